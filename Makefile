@@ -68,4 +68,6 @@ doctor: $(READY) ## say what this machine has, what is missing and what that cos
 	$(PY) -m autograder doctor
 
 clean: ## delete build/ (never CLASSROOM)
+	@case "$(abspath $(CLASSROOM))/" in "$(CURDIR)/build/"*) \
+	  echo "error: CLASSROOM lies in build/; move it first, clean would delete it"; exit 2;; esac
 	rm -rf build

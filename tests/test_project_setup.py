@@ -12,8 +12,8 @@ import yaml
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
-VERBS = """course test lab release autograde feedback report formgrader render check-sources
-lint doctor clean""".split()
+VERBS = ["course", "test", "lab", "release", "autograde", "feedback", "report", "formgrader"]
+VERBS += ["render", "check-sources", "lint", "doctor", "clean"]
 LAYERS = ["kernels", "lessons.lib", "course.render", "autograder"]
 
 
@@ -152,3 +152,13 @@ def test_ci_calls_the_test_command_of_the_readme():
 @pytest.mark.parametrize("name", ["README.md", "LICENSE", "environment.yml", ".ci/run"])
 def test_top_level_file_is_there(name):
     assert (ROOT / name).stat().st_size > 0
+
+
+def test_clean_never_touches_a_classroom():
+    """A classroom inside build/ stops clean before it deletes anything."""
+    command = ["make", "-n", "clean", "CLASSROOM=build/class"]
+    recipe = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    guard, delete = recipe.split("rm -rf build")
+    refused = subprocess.run(["sh", "-c", guard], cwd=ROOT, capture_output=True, text=True)
+    assert refused.returncode == 2 and "move it first" in refused.stdout
+    assert delete.strip() == ""
