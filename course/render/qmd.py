@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from course.render.document import Answer, Block, Cell, Document, FrontMatter, Markdown, QmdError
 
 # Options that Quarto understands stay in the cell's source; any other key becomes cell metadata.
 # The table is Quarto's (1.10); fig-width, points or course_role are not in it, on purpose.
@@ -42,115 +43,6 @@ OPTION_KEY = re.compile(r"^(?P<key>[\w-]+)\s*:")
 INCLUDE = re.compile(r"^\s*\{\{<\s*include\b")
 
 
-class QmdError(ValueError):
-    """A source that cannot be read; the message is one line: file, line, what is wrong."""
-
-    def __init__(self, path: Path | str, line: int, message: str) -> None:
-        super().__init__(f"{path}:{line}: {message}")
-        self.path, self.line, self.message = path, line, message
-
-
-@dataclass(frozen=True)
-class Block:
-    """A run of whole source lines. `line` is the number of the first one, counted from 1."""
-
-    text: str
-    line: int
-
-
-@dataclass(frozen=True)
-class FrontMatter(Block):
-    """The YAML header, fences included in `text`, parsed in `data`."""
-
-    data: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Markdown(Block):
-    """Markdown, fenced divs and non-python fences included, exactly as written."""
-
-
-@dataclass(frozen=True)
-class Cell(Block):
-    """A python cell.
-
-    `source` is the code without its options and without the cell's indent; `options` holds the
-    keys that Quarto knows and `metadata` all others, as Quarto's own converter splits them.
-    `option_lines` are the YAML lines of `options` as written.
-    """
-
-    source: str
-    options: dict[str, Any]
-    metadata: dict[str, Any]
-    option_lines: tuple[str, ...] = ()
-    indent: str = ""
-
-    @property
-    def label(self) -> str | None:
-        """The cell's `#| label`, which names it everywhere, or None."""
-        value = self.options.get("label")
-        return None if value is None else str(value)
-
-    @property
-    def role(self) -> str | None:
-        """setup, exercise, practice, check, or None for an example."""
-        return self.metadata.get("course_role")
-
-
-@dataclass(frozen=True)
-class Answer(Block):
-    """A written answer: the div's id is `label`; `body` is the text between the `:::` lines."""
-
-    label: str
-    points: float | None
-    body: str
-
-
-@dataclass(frozen=True)
-class Document:
-    """One .qmd file: `blocks` in file order, the front matter (if any) first."""
-
-    path: Path
-    blocks: tuple[Block, ...] = field(repr=False)
-
-    @property
-    def front(self) -> dict[str, Any]:
-        """The front matter's data; empty where there is none."""
-        first = self.blocks[0] if self.blocks else None
-        return first.data if isinstance(first, FrontMatter) else {}
-
-    @property
-    def body(self) -> tuple[Block, ...]:
-        """All blocks but the front matter."""
-        return tuple(block for block in self.blocks if not isinstance(block, FrontMatter))
-
-    @property
-    def cells(self) -> list[Cell]:
-        """The python cells, in order."""
-        return [block for block in self.blocks if isinstance(block, Cell)]
-
-    @property
-    def answers(self) -> list[Answer]:
-        """The written-answer blocks, in order."""
-        return [block for block in self.blocks if isinstance(block, Answer)]
-
-    @property
-    def title(self) -> str:
-        """The title of the front matter, else the file's stem."""
-        return str(self.front.get("title", self.path.stem))
-
-    @property
-    def lang(self) -> str:
-        """`zh` or `en`: the front matter's lang, else what the file name says."""
-        default = "zh" if self.path.stem.endswith(".zh") else "en"
-        return str(self.front.get("lang", default))
-
-    @property
-    def unit(self) -> str:
-        """The part of the file's name up to the first `_` or `.`: lesson08."""
-        return re.split(r"[_.]", self.path.name)[0]
-
-
 def parse(path: Path | str) -> Document:
     """Read one .qmd file. Raises QmdError, with file and line, if it is not well formed."""
     path = Path(path)
@@ -166,6 +58,27 @@ def parse_text(text: str, path: Path | str = "text.qmd") -> Document:
     """Parse the text of a .qmd; `path` is used for the unit's name and in messages."""
     scanner = _Scanner(text, Path(path))
     return Document(Path(path), tuple(scanner.scan()))
+
+
+def with_fences(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Each line of markdown with its place: `text`, or `open`, `inside`, `close` of a fence."""
+    fence = ""
+    for line in lines:
+        if fence and _closes(fence, line):
+            fence = ""
+            yield line, "close"
+        elif fence:
+            yield line, "inside"
+        elif opened := FENCE_OPEN.match(line):
+            fence = opened["ticks"] or opened["tildes"]
+            yield line, "open"
+        else:
+            yield line, "text"
+
+
+def _closes(fence: str, line: str) -> bool:
+    rest = line.strip()
+    return len(rest) >= len(fence) and set(rest) == {fence[0]}
 
 
 class _Scanner:
@@ -204,7 +117,7 @@ class _Scanner:
                 continue
             if self.fence is None:
                 yield from self.outside_fence(index, line)
-            elif self.closes_fence(line):
+            elif _closes(self.fence[0], line):
                 self.fence = None
             index += 1
         self.check_all_closed()
@@ -244,11 +157,6 @@ class _Scanner:
                     raise self.fail(index + 1, "an answer div must not stand inside another div")
                 yield from self.flush(index)
             self.divs.append((index + 1, attributes))
-
-    def closes_fence(self, line: str) -> bool:
-        assert self.fence is not None
-        opened, rest = self.fence[0], line.strip()
-        return len(rest) >= len(opened) and set(rest) == {opened[0]}
 
     def check_cell_place(self, index: int) -> None:
         if self.fence is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from nbformat import NotebookNode
 
 from course.render.labels import CALLOUTS, words
-from course.render.qmd import DIV_CLOSE, DIV_OPEN, FENCE_OPEN
+from course.render.qmd import DIV_CLOSE, DIV_OPEN, with_fences
 
 ATTRIBUTES = r"\{(?:[#.][\w-]|[\w-]+=)[^{}]*\}"
 SPAN = re.compile(rf"(?<!!)\[([^\[\]]+)\]{ATTRIBUTES}")
@@ -66,18 +66,18 @@ class _Writer:
     numbers: dict[str, int]
     divs: list[_Div] = field(default_factory=list)
     out: list[str] = field(default_factory=list)
-    fence: str = ""
     diagram: dict[str, str] = field(default_factory=dict)
 
     def rewrite(self, source: str) -> str:
         self.out = []
         lines = source.split("\n")
-        for index, line in enumerate(lines):
-            if self.fence:
-                self.inside_fence(line)
-            elif fence := FENCE_OPEN.match(line):
-                self.fence = fence["ticks"] or fence["tildes"]
+        for index, (line, place) in enumerate(with_fences(lines)):
+            if place == "open":
                 self.emit(FENCE_CLASS.sub(r"\1\2", line))
+            elif place == "inside":
+                self.inside_fence(line)
+            elif place == "close":
+                self.close_fence(line)
             elif DIV_CLOSE.match(line) and self.divs:
                 self.close(self.divs.pop())
             elif div := DIV_OPEN.match(line):
@@ -93,20 +93,18 @@ class _Writer:
         self.out.append((quote + line).rstrip())
 
     def inside_fence(self, line: str) -> None:
-        if len(line.strip()) >= len(self.fence) and set(line.strip()) == {self.fence[0]}:
-            self.fence = ""
-            self.emit(line)
-            if caption := self.diagram.get("fig-cap"):
-                label = self.diagram.get("label", "")
-                self.emit("")
-                self.emit(
-                    self.numbered(label, caption) if label in self.numbers else f"*{caption}*"
-                )
-            self.diagram = {}
-        elif option := DIAGRAM_OPTION.match(line):
+        if option := DIAGRAM_OPTION.match(line):
             self.diagram[option[1]] = option[2]
         else:
-            self.emit(re.sub(r"\{\{python\}\}", "{python}", line))
+            self.emit(line.replace("{{python}}", "{python}"))
+
+    def close_fence(self, line: str) -> None:
+        self.emit(line)
+        if caption := self.diagram.get("fig-cap"):
+            label = self.diagram.get("label", "")
+            self.emit("")
+            self.emit(self.numbered(label, caption) if label in self.numbers else f"*{caption}*")
+        self.diagram = {}
 
     def text(self, line: str) -> None:
         heading = HEADING.match(line)
@@ -188,15 +186,11 @@ class _Writer:
 
 def _closes_here(lines: list[str]) -> bool:
     """Whether the div that was just opened is closed within these lines."""
-    depth, fence = 1, ""
-    for line in lines:
-        if fence:
-            fence = "" if line.strip().startswith(fence) else fence
-        elif opened := FENCE_OPEN.match(line):
-            fence = opened["ticks"] or opened["tildes"]
-        elif DIV_CLOSE.match(line):
+    depth = 1
+    for line, place in with_fences(lines):
+        if place == "text" and DIV_CLOSE.match(line):
             depth -= 1
-        elif DIV_OPEN.match(line):
+        elif place == "text" and DIV_OPEN.match(line):
             depth += 1
         if depth == 0:
             return True
