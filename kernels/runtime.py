@@ -1,0 +1,103 @@
+"""What this machine can run, and which device and dtype a request ends up on."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+DEVICES = ("auto", "cpu", "cuda")
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class InputError(ValueError):
+    """The user asked for something that cannot be had; the message says what to do.
+
+    Command lines print it as one line and exit with 2; everything else is a bug of ours.
+    """
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """One machine as the engine sees it. Versions are None where the package is absent."""
+
+    python: str
+    torch: str
+    triton: str | None
+    cpu: str
+    num_threads: int
+    gpu: str | None
+    has_bfloat16: bool  # fast bfloat16, not merely emulated
+    can_compile_triton: bool  # a kernel can be launched, not merely interpreted
+
+
+def resolve_device(name: str = "auto") -> torch.device:
+    """`auto` takes CUDA when there is one. Raises InputError for an unknown or absent device."""
+    if name not in DEVICES:
+        raise InputError(f"unknown device {name!r}; choose one of {', '.join(DEVICES)}")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("device 'cuda' asked for but torch sees no CUDA device; use --device cpu")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def resolve_dtype(name: str) -> torch.dtype:
+    """Raises InputError for anything but the dtypes the engine is tested in."""
+    if name not in DTYPES:
+        raise InputError(f"unknown dtype {name!r}; choose one of {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for queued work, so that a clock read next to it means something."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def probe() -> Capabilities:
+    """Look at the machine. Starts nothing and never fails for a missing part."""
+    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
+    triton = _version("triton")
+    return Capabilities(
+        python=sys.version.split()[0],
+        torch=torch.__version__,
+        triton=triton,
+        cpu=_cpu_name(),
+        num_threads=torch.get_num_threads(),
+        gpu=gpu,
+        has_bfloat16=torch.cuda.is_bf16_supported() if gpu else _cpu_has_bfloat16(),
+        can_compile_triton=gpu is not None and importlib.util.find_spec("triton") is not None,
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu_flags() -> dict[str, str]:
+    """First processor of /proc/cpuinfo; empty where there is no such file."""
+    path = Path("/proc/cpuinfo")
+    if not path.exists():
+        return {}
+    first = path.read_text().split("\n\n")[0]
+    pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
+    return {key.strip(): value.strip() for key, value in pairs}
+
+
+def _cpu_name() -> str:
+    return _cpu_flags().get("model name") or platform.processor() or platform.machine()
+
+
+def _cpu_has_bfloat16() -> bool:
+    flags = _cpu_flags()
+    words = (flags.get("flags") or flags.get("Features") or "").split()
+    return any(word in words for word in ("avx512_bf16", "amx_bf16", "bf16"))

@@ -1,0 +1,91 @@
+"""Command line of the engine: `generate` one text, `compare` methods on the bundled prompts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import NoReturn
+
+from kernels.runtime import DEVICES, DTYPES, InputError
+from lessons.lib import metrics
+from lessons.lib.config import SamplingParams
+from lessons.lib.draft.registry import TARGET_ONLY, make_proposer, method_names
+from lessons.lib.engine import Engine, GenerationResult
+from lessons.lib.model.loader import load_model
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that reports a bad argument the way the rest of the course does."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(message)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; 0 when it worked, 2 when the user has to change something."""
+    try:
+        options = _build_parser().parse_args(arguments)
+        options.run(options)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m lessons.lib", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_generate(commands.add_parser("generate", help="generate one text"))
+    return parser
+
+
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="PATH", help="GGUF file or Hugging Face folder")
+    parser.add_argument("--dtype", default="bfloat16", help=" | ".join(DTYPES))
+    parser.add_argument("--device", default="auto", help=" | ".join(DEVICES))
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def _add_generate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--prompt", required=True, help="what the user says to the model")
+    parser.add_argument("--raw", action="store_true", help="continue the text, no chat template")
+    parser.add_argument("--max-new-tokens", type=int, default=64, metavar="N")
+    parser.add_argument("--method", default=TARGET_ONLY, help=" | ".join(method_names()))
+    parser.add_argument("--depth", type=int, default=4, help="draft tokens a round, at most")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
+    parser.add_argument("--top-k", type=int, default=0, help="0 is off")
+    parser.add_argument("--top-p", type=float, default=1.0, help="1 is off")
+    parser.add_argument("--json", action="store_true", help="print tokens and metrics as JSON")
+    _add_model_options(parser)
+    parser.set_defaults(run=_generate)
+
+
+def _generate(options: argparse.Namespace) -> None:
+    sampling = SamplingParams(options.temperature, options.top_k, options.top_p, options.seed)
+    proposer = make_proposer(options.method)
+    engine = Engine(*load_model(options.model, options.dtype, options.device))
+    if options.raw:
+        prompt_ids = engine.tokenizer.encode(options.prompt)
+    else:
+        message = {"role": "user", "content": options.prompt}
+        prompt_ids = engine.tokenizer.apply_chat_template([message])
+    result = engine.generate(prompt_ids, options.max_new_tokens, sampling, proposer, options.depth)
+    text = engine.tokenizer.decode(result.token_ids)
+    print(json.dumps(_report(result, text), indent=2) if options.json else text)
+
+
+def _report(result: GenerationResult, text: str) -> dict[str, object]:
+    return {
+        "token_ids": result.token_ids,
+        "text": text,
+        "num_rounds": len(result.rounds),
+        "acceptance": asdict(metrics.acceptance(result.rounds)),
+        "acceptance_length": metrics.acceptance_length(result.rounds),
+        "prefill_ms": result.prefill_ms,
+        "phase_ms": metrics.phase_ms(result.rounds),
+        "tokens_per_s": metrics.tokens_per_s(result.rounds),
+        "extra_memory_bytes": result.extra_memory_bytes,
+    }
