@@ -1,0 +1,126 @@
+"""Lesson 8: both languages hold the same lesson, and its references are complete."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from course.render.qmd import Answer, Cell, Document, Markdown, parse
+
+ROOT = Path(__file__).parents[1]
+ENGLISH = ROOT / "lessons/lesson08_modern_speculative_systems.qmd"
+CHINESE = ROOT / "lessons/lesson08_modern_speculative_systems.zh.qmd"
+BOTH = pytest.mark.parametrize("path", [ENGLISH, CHINESE], ids=["en", "zh"])
+
+LABELS = [
+    *("setup", "worked_example", "acceptance_cost_model", "main", "boundary"),
+    *("source_objects", "source_map", "load_engine", "measure", "predict", "raise_batch"),
+    *("live", "run_choice", "q1", "q2", "q3"),
+]
+URL = re.compile(r"\]\((https?://[^)\s]+)\)")
+LINE_RANGE = re.compile(r"\d{2,4}–\d{2,4}")
+FIGURE = re.compile(r"\d+(?:\.\d+)?")
+
+
+def blocks(path: Path) -> list[Cell | Answer]:
+    return [block for block in parse(path).blocks if isinstance(block, Cell | Answer)]
+
+
+def prose(document: Document) -> str:
+    """The markdown without diagrams."""
+    text = "".join(b.text for b in document.blocks if isinstance(b, Markdown))
+    return re.sub(r"(?ms)^```\{mermaid\}.*?^```$", "", text)
+
+
+def section(path: Path, heading: str) -> str:
+    """The text under the first level-2 heading that contains `heading`."""
+    found = [part for part in prose(parse(path)).split("\n## ") if heading in part.split("\n")[0]]
+    assert found, f"{path.name} has no section {heading!r}"
+    return found[0]
+
+
+@BOTH
+def test_the_cells_and_answers_are_the_agreed_ones(path):
+    assert [block.label for block in blocks(path)] == LABELS
+
+
+def test_both_languages_hold_equal_code():
+    for english, chinese in zip(blocks(ENGLISH), blocks(CHINESE), strict=True):
+        if isinstance(english, Cell):
+            assert english.source == chinese.source, english.label
+            assert english.metadata == chinese.metadata, english.label
+        else:
+            assert english.points == chinese.points, english.label
+
+
+def test_both_languages_cite_the_same_sources_and_figures():
+    english, chinese = prose(parse(ENGLISH)), prose(parse(CHINESE))
+    assert Counter(URL.findall(english)) == Counter(URL.findall(chinese))
+    assert Counter(LINE_RANGE.findall(english)) == Counter(LINE_RANGE.findall(chinese))
+    concepts = [
+        section(path, heading).split("### ")
+        for path, heading in ((ENGLISH, "Concepts"), (CHINESE, "核心概念"))
+    ]
+    for number, texts in enumerate(zip(*concepts, strict=True)):
+        decimals = [{n for n in FIGURE.findall(text) if "." in n} for text in texts]
+        assert decimals[0] == decimals[1], f"concept {number}"
+
+
+def test_both_languages_name_the_same_symbols():
+    spans = [set(re.findall(r"`([^`\n]+)`", prose(parse(p)))) for p in (ENGLISH, CHINESE)]
+    assert spans[0] == spans[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "table", "references"),
+    [
+        (ENGLISH, "What is often said", "References"),
+        (CHINESE, "常见说法与来源对照", "参考资料"),
+    ],
+    ids=["en", "zh"],
+)
+def test_every_correction_has_a_source_that_the_references_list(path, table, references):
+    listed = set(URL.findall(section(path, references)))
+    rows = [line for line in section(path, table).splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 12
+    for row in rows:
+        where = row.rstrip(" |").split(" | ")[-1]
+        links = set(URL.findall(row))
+        own = "worked example" in where or "具体演示" in where
+        assert links or LINE_RANGE.search(where) or own, f"no source: {row}"
+        assert links <= listed, f"not in the references: {links - listed}"
+
+
+@BOTH
+def test_every_cited_paper_is_in_the_references(path):
+    references = section(path, "References" if path == ENGLISH else "参考资料")
+    cited = set(re.findall(r"\b\d{4}\.\d{5}\b", prose(parse(path))))
+    assert cited == set(re.findall(r"arXiv (\d{4}\.\d{5})", references))
+
+
+@BOTH
+def test_permalinks_use_the_full_pinned_commits(path):
+    text = path.read_text(encoding="utf-8")
+    commits = set(re.findall(r"github\.com/([\w-]+)/[\w-]+/(?:blob|tree)/(\w+)", text))
+    assert commits == {
+        ("sgl-project", "9deb6952afa483e38f96385a375b96f463da5303"),
+        ("vllm-project", "8e958902eee56ca5158728f1dd5a32246f0246f3"),
+    }
+
+
+def test_the_length_is_that_of_one_lesson():
+    english = re.sub(r"\]\([^)]*\)", "]", prose(parse(ENGLISH)))
+    assert 2500 <= len(re.findall(r"[A-Za-z0-9][\w.'’–-]*", english)) <= 3800
+    han = re.findall(r"[\u4e00-\u9fff]", prose(parse(CHINESE)))
+    assert len(han) >= 3000
+
+
+@BOTH
+def test_chinese_emphasis_closes_where_jupyterlab_sees_it(path):
+    """CommonMark does not close ** between a punctuation mark and a letter or ideograph."""
+    for line in prose(parse(path)).splitlines():
+        pieces = re.sub(r"`[^`]*`", "x", line).split("**")
+        for inner, after in zip(pieces[1::2], pieces[2::2], strict=False):
+            stuck = re.search(r"[^\w\s]$", inner) and re.match(r"\w", after)
+            assert not stuck, f"bold does not close: **{inner}**{after[:10]}"
