@@ -1,0 +1,230 @@
+"""Start and kill one worker process, as isolated as this machine allows.
+
+Three ways, tried in this order and probed once:
+1. bubblewrap started by root: namespaces without a user namespace, and the worker drops to uid
+   65534 itself. The process limit binds, because the uid is really another one.
+2. bubblewrap with a user namespace: for an ordinary user.
+3. no bubblewrap: resource limits only. Enough against accidents, not against malice: the worker
+   can read what the grader's user can read. Said loudly and recorded with every grade.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+REPO = HERE.parent.parent
+NOBODY = 65534
+SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
+INSTALL_HINT = "apt-get install bubblewrap"
+
+
+class SandboxError(RuntimeError):
+    """The sandbox itself does not work: the grader's problem, never the student's."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one worker may use. Times in seconds by the grader's clock, sizes in bytes."""
+
+    memory_bytes: int = 4 << 30
+    cpu_s: int = 300
+    file_bytes: int = 64 << 20
+    tmp_bytes: int = 256 << 20
+    num_files: int = 256
+    num_processes: int = 64
+    start_s: float = 60.0
+    cell_s: float = 20.0
+    call_s: float = 10.0
+    max_restarts: int = 6
+
+
+@dataclass
+class Process:
+    """A running worker; the launcher owns its processes, socket and private folder."""
+
+    popen: "subprocess.Popen[bytes]"
+    channel: socket.socket
+    folder: Path
+    mark: str
+
+    def kill(self) -> None:
+        """Kill the worker and everything it started; wait; remove its folder."""
+        self.channel.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.wait()
+        _kill_marked(self.mark)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def start(isolation: str, limits: Limits, libraries: Sequence[Path] = ()) -> Process:
+    """Start a worker under `isolation` (one of ISOLATIONS). Raises SandboxError.
+
+    `libraries` are the folders of this repository that a setup cell may import; bubblewrap
+    shows the worker those and nothing else of the repository.
+    """
+    ours, theirs = socket.socketpair()
+    folder = Path(tempfile.mkdtemp(prefix="specdec-worker-"))
+    mark = f"SPECDEC_WORKER={folder.name}"
+    worker = HERE / "worker.py" if isolation == "rlimits" else Path("/worker/worker.py")
+    plan = {
+        "drop_to_uid": NOBODY if isolation == "root" else -1,
+        "rlimits": _rlimits(limits, isolation),
+    }
+    command = [sys.executable, "-s", "-B", str(worker), str(theirs.fileno()), json.dumps(plan)]
+    python_path = str(REPO) if isolation == "rlimits" else "/course"
+    env = _environment(folder if isolation == "rlimits" else Path("/tmp"), mark)
+    if libraries:
+        env["PYTHONPATH"] = python_path
+    if isolation != "rlimits":
+        command = [*_bubblewrap(isolation, limits, libraries, env), "--", *command]
+    try:
+        popen = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            cwd=folder,
+            env=env,
+            start_new_session=True,
+        )
+    except OSError as error:
+        ours.close()
+        shutil.rmtree(folder, ignore_errors=True)
+        raise SandboxError(f"cannot start a worker: {error}") from error
+    finally:
+        theirs.close()
+    return Process(popen, ours, folder, mark)
+
+
+def _rlimits(limits: Limits, isolation: str) -> dict[str, int]:
+    return {
+        "AS": limits.memory_bytes,
+        "CPU": limits.cpu_s,
+        "FSIZE": limits.file_bytes,
+        "CORE": 0,
+        "NOFILE": limits.num_files,
+        "NPROC": limits.num_processes + _num_tasks_of_user(isolation),
+    }
+
+
+def _num_tasks_of_user(isolation: str) -> int:
+    """Without namespaces the process limit counts everything the user already runs."""
+    if isolation != "rlimits":
+        return 0
+    tasks = Path("/proc").glob("[0-9]*/task/[0-9]*")
+    return sum(1 for task in tasks if _owner(task) == os.getuid())
+
+
+def _owner(path: Path) -> int:
+    try:
+        return path.stat().st_uid
+    except OSError:
+        return -1
+
+
+def _environment(home: Path, mark: str) -> dict[str, str]:
+    """A fixed environment: nothing of the grader's own (its seed!) is handed on."""
+    name, value = mark.split("=")
+    return {
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "MPLBACKEND": "Agg",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "NBGRADER_EXECUTION": "autograde",
+        name: value,
+    }
+
+
+def _bubblewrap(
+    isolation: str, limits: Limits, libraries: Sequence[Path], env: dict[str, str]
+) -> list[str]:
+    """The bwrap command up to `--`: what the worker can see and what it cannot do."""
+    unshare = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    if isolation == "root":
+        user = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    else:
+        user = ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
+    command = [shutil.which("bwrap") or "bwrap", *unshare, "--unshare-cgroup-try"]
+    command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", *user]
+    command += _system_binds()
+    command += ["--proc", "/proc", "--dev", "/dev"]
+    command += ["--perms", "0555", "--size", "4096", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
+    command += ["--perms", "1777", "--size", str(limits.tmp_bytes), "--tmpfs", "/tmp"]
+    for source in (HERE / "worker.py", HERE / "wire.py"):
+        command += _bind(source, Path("/worker") / source.name)
+    for library in libraries:
+        command += _bind(library, Path("/course") / library.relative_to(REPO))
+    command += ["--remount-ro", "/", "--chdir", "/tmp", "--clearenv"]
+    for name, value in env.items():
+        command += ["--setenv", name, value]
+    return command
+
+
+def _system_binds() -> list[str]:
+    """/usr and this Python, read-only. A repository that lies inside either is covered up."""
+    command = ["--ro-bind", "/usr", "/usr"]
+    for link in map(Path, SYSTEM_LINKS):
+        if link.is_symlink():
+            command += ["--symlink", os.readlink(link), str(link)]
+        elif link.is_dir():
+            command += ["--ro-bind", str(link), str(link)]
+    command += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+    command += ["--ro-bind-try", "/etc/alternatives", "/etc/alternatives"]
+    shown, base, prefix = [Path("/usr")], Path(sys.base_prefix), Path(sys.prefix)
+    if not base.is_relative_to("/usr"):
+        command += _bind(base, base)
+        shown.append(base)
+    if any(REPO.is_relative_to(place) for place in shown):
+        command += ["--tmpfs", str(REPO)]
+        shown = [place for place in shown if not prefix.is_relative_to(REPO)]
+    if not any(prefix.is_relative_to(place) for place in shown):
+        command += _bind(prefix, prefix)
+    return command
+
+
+def _bind(source: Path, target: Path) -> list[str]:
+    """Read-only bind whose parent folders anybody may walk through (bwrap makes them 0700)."""
+    command = []
+    for parent in reversed(target.parents[:-1]):
+        if not parent.is_relative_to("/usr"):
+            command += ["--perms", "0755", "--dir", str(parent)]
+    return [*command, "--ro-bind", str(source), str(target)]
+
+
+def _kill_marked(mark: str) -> None:
+    """Kill what escaped the process group: every process that still carries the worker's mark."""
+    needle = mark.encode()
+    for _ in range(200):  # a killed process may take a moment to go
+        found = [pid for pid, text in _environments() if needle in text]
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _environments() -> Iterator[tuple[int, bytes]]:
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            if state not in "ZX" and int(entry.name) != os.getpid():
+                yield int(entry.name), (entry / "environ").read_bytes()
+        except OSError:
+            continue

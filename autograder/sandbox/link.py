@@ -1,0 +1,139 @@
+"""One worker process and its conversation: believe only a valid answer within the time limit."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from autograder.sandbox import launcher, wire
+from autograder.sandbox.launcher import Limits, SandboxError
+
+OutcomeKind = Literal["value", "error", "refused", "missing", "timeout", "died", "garbled"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one request.
+
+    kind     value    `value` is plain data; `args` are the call's arguments afterwards
+             error    the code raised `error_type`: `detail`, at `line` of its cell;
+                      `bases` are the names of the built-in classes it derives from
+             refused  it returned something that is not plain data; `detail` says what
+             missing  no such name
+             timeout, died, garbled   the worker is gone; `detail` says why
+    """
+
+    kind: OutcomeKind
+    value: Any = None
+    args: tuple[Any, ...] = ()
+    error_type: str = ""
+    bases: tuple[str, ...] = ()
+    detail: str = ""
+    line: int = 0
+
+    @property
+    def is_value(self) -> bool:
+        return self.kind == "value"
+
+    @property
+    def is_lost(self) -> bool:
+        """The worker did not survive the request."""
+        return self.kind in ("timeout", "died", "garbled")
+
+
+class Worker:
+    """One worker process. After `is_lost` it is dead and stays so. Raises SandboxError."""
+
+    def __init__(self, isolation: str, limits: Limits, libraries: Sequence[Path] = ()) -> None:
+        self.process = launcher.start(isolation, limits, libraries)
+        self.buffer = b""
+        self.num_requests = 0
+        hello = self._receive(time.monotonic() + limits.start_s)
+        if isinstance(hello, Outcome):
+            self.close()
+            raise SandboxError(f"the worker did not start ({hello.kind}: {hello.detail})")
+
+    def close(self) -> None:
+        self.process.kill()
+
+    def ask(self, request: dict[str, Any], timeout_s: float) -> Outcome | dict[str, Any]:
+        """Send a request; return the reply's fields, or an Outcome that `is_lost`."""
+        self.num_requests += 1
+        deadline = time.monotonic() + timeout_s
+        try:
+            self.process.channel.settimeout(timeout_s)
+            self.process.channel.sendall(wire.dumps({"id": self.num_requests, **request}))
+        except TimeoutError:
+            return self._lost("timeout", "it took no requests")
+        except OSError:
+            return self._lost("died", self._exit_text())
+        reply = self._receive(deadline)
+        if isinstance(reply, dict) and reply.get("id") != self.num_requests:
+            return self._lost("garbled", "it answered a question that was not asked")
+        return reply
+
+    def _receive(self, deadline: float) -> Outcome | dict[str, Any]:
+        """One line before the deadline, by the grader's clock, and not a byte more."""
+        while b"\n" not in self.buffer:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return self._lost("timeout", "it did not finish in time")
+            if len(self.buffer) > wire.MAX_MESSAGE_BYTES:
+                return self._lost("garbled", "it sent more than the answer may hold")
+            try:
+                self.process.channel.settimeout(min(remaining, 0.5))
+                chunk = self.process.channel.recv(1 << 16)
+            except TimeoutError:
+                if self.process.popen.poll() is None:
+                    continue
+                chunk = b""  # a child of the dead worker still holds the socket open
+            except OSError:
+                chunk = b""
+            if not chunk:
+                return self._lost("died", self._exit_text())
+            self.buffer += chunk
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        if self.buffer or len(line) > wire.MAX_MESSAGE_BYTES:
+            return self._lost("garbled", "it sent more than the answer")
+        try:
+            return wire.loads(line)
+        except wire.WireError as error:
+            return self._lost("garbled", str(error))
+
+    def _exit_text(self) -> str:
+        try:
+            code = self.process.popen.wait(timeout=2.0)
+        except Exception:
+            return "it closed its connection"
+        return f"it ended with status {code}"
+
+    def _lost(self, kind: OutcomeKind, detail: str) -> Outcome:
+        self.close()
+        return Outcome(kind, detail=detail)
+
+
+def read_reply(reply: dict[str, Any]) -> Outcome:
+    """Validate a reply field by field; whatever does not fit is garbled."""
+    try:
+        if reply.get("missing") is True:
+            return Outcome("missing")
+        if isinstance(reply.get("refused"), str):
+            return Outcome("refused", detail=reply["refused"][:100])
+        if isinstance(reply.get("error"), dict):
+            return _read_error(reply["error"])
+        if "output" in reply and reply.get("error") is None:
+            return Outcome("value", detail=str(reply["output"])[:65536])
+        args = wire.from_wire(reply["args"])
+        if not isinstance(args, list):
+            raise wire.WireError("arguments are no list")
+        return Outcome("value", value=wire.from_wire(reply["value"]), args=tuple(args))
+    except (wire.WireError, KeyError, TypeError, RecursionError):
+        return Outcome("garbled", detail="it sent an answer that is not plain data")
+
+
+def _read_error(error: dict[str, Any]) -> Outcome:
+    bases = tuple(base for base in error["bases"] if isinstance(base, str))
+    line = error["line"] if type(error["line"]) is int else 0
+    kind, text = str(error["type"])[:100], str(error["text"])[:500]
+    return replace(Outcome("error"), error_type=kind, detail=text, bases=bases, line=line)
