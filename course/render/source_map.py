@@ -101,8 +101,9 @@ def load(path: Path) -> SourceMap:
         raise SourceMapError(f"{path}: cannot read the source map: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise SourceMapError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(raw, dict) or raw.keys() != {"releases", "concepts"}:
-        raise SourceMapError(f"{path}: needs exactly the keys releases and concepts")
+    kinds = {key: type(value) for key, value in raw.items()} if isinstance(raw, dict) else {}
+    if kinds != {"releases": dict, "concepts": list}:
+        raise SourceMapError(f"{path}: needs a mapping `releases` and a list `concepts`, no more")
     releases = {str(name): _release(str(name), row) for name, row in raw["releases"].items()}
     concepts = tuple(_concept(row, number, releases) for number, row in enumerate(raw["concepts"]))
     seen: set[str] = set()
@@ -219,13 +220,14 @@ def _release(name: str, row: Any) -> Release:
 def _concept(row: Any, number: int, releases: dict[str, Release]) -> Concept:
     where = f"concept {row['id']!r}" if isinstance(row, dict) and "id" in row else f"row {number}"
     values = _fields(Concept, row, where)
-    lines = values["lines"]
+    lines, answers = values["lines"], values.get("answers_for", [])
     if not (isinstance(lines, list) and [type(n) for n in lines] == [int, int]):
         raise SourceMapError(f"{where}: lines must be [first, last]")
     if not 1 <= lines[0] <= lines[1]:
         raise SourceMapError(f"{where}: lines {lines} are not in order")
-    values |= {"lines": tuple(lines), "answers_for": tuple(values.get("answers_for", ()))}
-    concept = Concept(**values)
+    if not isinstance(answers, list) or not set(answers) <= set(ANSWER_KEYS):
+        raise SourceMapError(f"{where}: answers_for must be a list of {', '.join(ANSWER_KEYS)}")
+    concept = Concept(**values | {"lines": tuple(lines), "answers_for": tuple(answers)})
     release = releases.get(concept.release)
     if release is None:
         raise SourceMapError(f"{where}: unknown release {concept.release!r}")
@@ -237,8 +239,6 @@ def _concept(row: Any, number: int, releases: dict[str, Release]) -> Concept:
         rf"{re.escape(release.repo)}/(blob|tree)/[0-9a-f]{{40}}/", concept.seed
     ):
         raise SourceMapError(f"{where}: seed must be a commit permalink into {release.repo}")
-    if wrong := set(concept.answers_for) - set(ANSWER_KEYS):
-        raise SourceMapError(f"{where}: answers_for has unknown keys {sorted(wrong)}")
     return concept
 
 
