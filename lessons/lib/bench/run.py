@@ -1,0 +1,257 @@
+"""Measure methods against target-only decoding of the same run.
+
+Methods take turns on every prompt and the order rotates, so that a machine that slows down for a
+while slows all of them. Nothing is compared across runs.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import torch
+from tqdm import tqdm
+
+from kernels.runtime import InputError, synchronize
+from lessons.lib import metrics
+from lessons.lib.bench.workload import Prompt
+from lessons.lib.config import SamplingParams
+from lessons.lib.draft.registry import PROPOSERS, TARGET_ONLY, make_proposer
+from lessons.lib.engine import Engine
+from lessons.lib.metrics import RoundRecord
+from lessons.lib.model.llama import LlamaModel
+
+BASELINE = "baseline"
+GB = 1e9
+_WARM_UP_TOKENS = 8
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method at a depth; target-only has depth 0 and the name "baseline"."""
+
+    method: str
+    depth: int
+
+    @property
+    def name(self) -> str:
+        """ "baseline", "ngram-4", ..."""
+        return BASELINE if self.method == TARGET_ONLY else f"{self.method}-{self.depth}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One prompt decoded once by one method."""
+
+    spec: MethodSpec
+    kind: str
+    prompt: str
+    repeat: int
+    rounds: list[RoundRecord]
+    prefill_ms: float
+    extra_memory_bytes: int
+
+
+@dataclass(frozen=True)
+class MethodMeasurement:
+    """One method over all prompts of a run. Times are milliseconds, phases are means per round.
+
+    `conditional_acceptance` ends before the first position at which no round survived, so that
+    1 + sum of its running products is the measured tokens per round. A round without a proposal
+    counts as a rejection at the first position: the round had to be paid all the same.
+    """
+
+    name: str
+    depth: int
+    conditional_acceptance: list[float]
+    draft_ms: float
+    verify_ms: float
+    overhead_ms: float
+    extra_memory_gb: float
+    acceptance_length: float
+    ms_per_token: float
+    speedup: float
+    num_rounds: int
+
+    def as_method(self) -> dict[str, object]:
+        """The row that the cost model of Lesson 8 takes."""
+        return {
+            "name": self.name,
+            "conditional_acceptance": self.conditional_acceptance,
+            "draft_ms": self.draft_ms,
+            "verify_ms": self.verify_ms,
+            "overhead_ms": self.overhead_ms,
+            "extra_memory_gb": self.extra_memory_gb,
+        }
+
+
+def method_specs(methods: Sequence[str], depths: Sequence[int]) -> list[MethodSpec]:
+    """Target-only first, whether asked for or not, then every method at every depth."""
+    if any(depth < 1 for depth in depths):
+        raise InputError(f"depths must be 1 or more, got {', '.join(map(str, depths))}")
+    for method in methods:
+        make_proposer(method)  # an unknown name fails here, before anything is measured
+    drafted = [method for method in methods if method != TARGET_ONLY]
+    specs = [MethodSpec(method, depth) for method in drafted for depth in depths]
+    return [MethodSpec(TARGET_ONLY, 0), *specs]
+
+
+def run_interleaved(
+    engine: Engine,
+    prompts: Sequence[Prompt],
+    specs: Sequence[MethodSpec],
+    repeats: int = 1,
+    max_new_tokens: int = 48,
+    sampling: SamplingParams | None = None,
+    progress: bool = True,
+) -> list[Run]:
+    """Every prompt by every method, `repeats` times over, after one short untimed turn each."""
+    if not prompts or repeats < 1:
+        raise InputError("nothing to measure: give at least one prompt and one repeat")
+    for spec in specs:
+        _run(engine, prompts[0], spec, 0, _WARM_UP_TOKENS, sampling)
+    turns = list(_turns(prompts, specs, repeats))
+    return [
+        _run(engine, prompt, spec, repeat, max_new_tokens, sampling)
+        for repeat, prompt, spec in tqdm(turns, disable=not progress, desc="measuring", unit="run")
+    ]
+
+
+def _turns(
+    prompts: Sequence[Prompt], specs: Sequence[MethodSpec], repeats: int
+) -> Iterator[tuple[int, Prompt, MethodSpec]]:
+    for repeat in range(repeats):
+        for index, prompt in enumerate(prompts):
+            first = (repeat + index) % len(specs)
+            for spec in [*specs[first:], *specs[:first]]:
+                yield repeat, prompt, spec
+
+
+def _run(
+    engine: Engine,
+    prompt: Prompt,
+    spec: MethodSpec,
+    repeat: int,
+    max_new_tokens: int,
+    sampling: SamplingParams | None,
+) -> Run:
+    result = engine.generate(
+        prompt.token_ids(engine.tokenizer),
+        max_new_tokens,
+        sampling,
+        proposer=make_proposer(spec.method),
+        depth=spec.depth,
+    )
+    return Run(
+        spec,
+        prompt.kind,
+        prompt.name,
+        repeat,
+        result.rounds,
+        result.prefill_ms,
+        result.extra_memory_bytes,
+    )
+
+
+def measure_methods(
+    engine: Engine,
+    prompts: Sequence[Prompt],
+    depths: Sequence[int] = (2, 4, 8),
+    repeats: int = 1,
+    max_new_tokens: int = 48,
+    seed: int = 0,
+    progress: bool = True,
+    temperature: float = 0.0,
+) -> list[MethodMeasurement]:
+    """Target-only first, then every registered method at each depth, in the order of `depths`.
+
+    `seed` matters at a temperature above 0 only. Raises InputError when no prompt yields a round.
+    """
+    specs = method_specs(list(PROPOSERS), depths)
+    sampling = SamplingParams(temperature=temperature, seed=seed)
+    runs = run_interleaved(engine, prompts, specs, repeats, max_new_tokens, sampling, progress)
+    return [summarise(runs, spec) for spec in specs]
+
+
+def summarise(runs: Sequence[Run], spec: MethodSpec) -> MethodMeasurement:
+    """One method's runs as one row. Times are medians over repeats of the mean within a repeat;
+    the speedup divides by target-only decoding of the same repeat."""
+    rounds = [record for run in runs if run.spec == spec for record in run.rounds]
+    if not rounds:
+        raise InputError(f"{spec.name}: every answer ended with its first token; no round to time")
+    repeats = sorted({run.repeat for run in runs})
+    mine = [_rounds_of(runs, spec.name, repeat) for repeat in repeats]
+    reference = [_rounds_of(runs, BASELINE, repeat) for repeat in repeats]
+    phases = {
+        phase: statistics.median(
+            statistics.fmean(getattr(record, f"{phase}_ms") for record in part) for part in mine
+        )
+        for phase in metrics.PHASES
+    }
+    return MethodMeasurement(
+        name=spec.name,
+        depth=spec.depth,
+        conditional_acceptance=observed_conditional(rounds),
+        draft_ms=phases["draft"],
+        verify_ms=phases["verify"],
+        overhead_ms=phases["overhead"],
+        extra_memory_gb=max(run.extra_memory_bytes for run in runs if run.spec == spec) / GB,
+        acceptance_length=statistics.fmean(record.emitted for record in rounds),
+        ms_per_token=statistics.median(ms_per_token(part) for part in mine),
+        speedup=statistics.median(
+            ms_per_token(theirs) / ms_per_token(part)
+            for theirs, part in zip(reference, mine, strict=True)
+        ),
+        num_rounds=len(rounds),
+    )
+
+
+def _rounds_of(runs: Sequence[Run], name: str, repeat: int) -> list[RoundRecord]:
+    chosen = (run for run in runs if run.spec.name == name and run.repeat == repeat)
+    return [record for run in chosen for record in run.rounds]
+
+
+def ms_per_token(rounds: Sequence[RoundRecord]) -> float:
+    """Time of the rounds over the tokens they emitted."""
+    return sum(r.total_ms for r in rounds) / sum(r.emitted for r in rounds)
+
+
+def observed_conditional(rounds: Sequence[RoundRecord]) -> list[float]:
+    """Conditional acceptance up to the first position that no round reached."""
+    observed: list[float] = []
+    for value in metrics.acceptance(rounds).conditional:
+        if value is None:
+            break
+        observed.append(value)
+    return observed
+
+
+@torch.inference_mode()
+def step_cost(
+    model: LlamaModel,
+    batch_sizes: Sequence[int],
+    num_tokens: Sequence[int],
+    context: int = 256,
+    repeats: int = 5,
+) -> dict[tuple[int, int], float]:
+    """Median ms of one forward of [batch, n] tokens behind `context` cached ones.
+
+    Returns {(batch, n): ms}. The cached keys are zeros: the time does not depend on their values.
+    """
+    times: dict[tuple[int, int], list[float]] = {}
+    for batch in batch_sizes:
+        cache = model.new_cache(batch, context + max(num_tokens))
+        for repeat in range(repeats + 1):  # the first is the warm-up
+            for count in num_tokens:
+                cache.length = context
+                token_ids = torch.zeros(batch, count, dtype=torch.long, device=model.device)
+                synchronize(model.device)
+                started = perf_counter()
+                model.forward(token_ids, cache)
+                synchronize(model.device)
+                if repeat:
+                    elapsed = (perf_counter() - started) * 1e3
+                    times.setdefault((batch, count), []).append(elapsed)
+    return {key: statistics.median(values) for key, values in times.items()}
