@@ -115,32 +115,29 @@ class BlockAllocator:
 
         Agreement with the block tables is checked by `kv_integrity.check_integrity`.
         """
-        places = [0] * self.num_pages
-        for page in (*self.free_pages, *self.cached_pages):
-            places[page] += 1
-        for page, (times, count) in enumerate(zip(places, self.ref_counts, strict=True)):
-            if count < 0:
-                raise IntegrityError(f"page {page}: reference count {count}")
+        owned = [page for page, count in enumerate(self.ref_counts) if count]
+        if sorted((*self.free_pages, *self.cached_pages, *owned)) != list(range(self.num_pages)):
+            self._report_state()
+        stale = self.key_by_page.keys() & set(self.free_pages)
+        if stale:
+            raise IntegrityError(f"page {min(stale)}: free, but its old content can still be found")
+        lost = self.cached_pages.keys() - self.key_by_page.keys()
+        if lost:
+            raise IntegrityError(f"page {min(lost)}: cached, but it has no key to find it by")
+        if {page: key for key, page in self.page_by_key.items()} != self.key_by_page:
+            pairs = {(page, key) for key, page in self.page_by_key.items()}
+            page, _ = min(pairs ^ set(self.key_by_page.items()))
+            raise IntegrityError(f"page {page}: its key and the page found by it disagree")
+
+    def _report_state(self) -> None:
+        idle = [*self.free_pages, *self.cached_pages]
+        for page, count in enumerate(self.ref_counts):
+            times = idle.count(page)
             if count and times:
                 raise IntegrityError(f"page {page}: reference count {count} and yet free or cached")
             if not count and times != 1:
-                what = "leaked: no owner, not free" if times == 0 else f"free {times} times"
+                what = f"free {times} times" if times else "leaked: no owner, not free"
                 raise IntegrityError(f"page {page}: {what}")
-        self._check_keys()
-
-    def _check_keys(self) -> None:
-        for page in self.free_pages:
-            if page in self.key_by_page:
-                raise IntegrityError(f"page {page}: free, but its old content can still be found")
-        for page in self.cached_pages:
-            if page not in self.key_by_page:
-                raise IntegrityError(f"page {page}: cached, but nothing can find it")
-        for key, page in self.page_by_key.items():
-            if self.key_by_page.get(page) != key:
-                raise IntegrityError(f"page {page}: found under a key that is not its own")
-        if len(self.page_by_key) != len(self.key_by_page):
-            page = min(set(self.key_by_page) - set(self.page_by_key.values()))
-            raise IntegrityError(f"page {page}: has a key that finds nothing")
 
     def _evict(self) -> None:
         page, _ = self.cached_pages.popitem(last=False)

@@ -21,25 +21,16 @@ def check_integrity(pool: KVPool, sequences: Sequence[SequenceKV]) -> None:
     """
     pool.allocator.check_integrity()
     counts = [0] * pool.allocator.num_pages
-    for page in _all_pages(sequences):
+    for page in chain.from_iterable(s.block_table for s in sequences):
         counts[page] += 1
-    if counts != pool.allocator.ref_counts:
-        _report_count(counts, pool.allocator.ref_counts)
+    for page, (owned, counted) in enumerate(zip(counts, pool.allocator.ref_counts, strict=True)):
+        if owned != counted:
+            raise IntegrityError(f"page {page}: reference count {counted}, owners {owned}")
     for number, sequence in enumerate(sequences):
         _check_extent(pool, number, sequence)
         _check_published(pool, sequence)
-    if len(set(_all_pages(sequences))) != sum(len(s.block_table) for s in sequences):
+    if any(count > 1 for count in counts):
         _check_sharing(pool, sequences)
-
-
-def _all_pages(sequences: Sequence[SequenceKV]) -> chain[int]:
-    return chain.from_iterable(s.block_table for s in sequences)
-
-
-def _report_count(owners: list[int], ref_counts: list[int]) -> None:
-    for page, (owned, counted) in enumerate(zip(owners, ref_counts, strict=True)):
-        if owned != counted:
-            raise IntegrityError(f"page {page}: reference count {counted}, owners {owned}")
 
 
 def _check_extent(pool: KVPool, number: int, sequence: SequenceKV) -> None:

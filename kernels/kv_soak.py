@@ -19,7 +19,7 @@ from kernels.kv_pool import KVPool, RollbackPolicy, SequenceKV
 from kernels.kv_rollback import HasNodes, rollback_trees_kv
 
 # page_size -> (pages, longest request): small enough that pages run out again and again.
-POOL_SIZES = {1: (96, 40), 3: (32, 40), 16: (14, 90), 64: (9, 230)}
+POOL_SIZES = {1: (96, 40), 3: (32, 40), 16: (14, 80), 64: (8, 160)}
 VOCABULARY = 3  # few tokens: prefixes meet often
 MAX_LIVE = 6
 MAX_NODES = 12
@@ -39,6 +39,16 @@ class Request:
     kv: SequenceKV = field(default_factory=SequenceKV)
 
 
+def next_state(state: int, token_id: int) -> int:
+    """Stands for the model: KV depends on the token and all before it. Exact in float32, >= 2."""
+    return 2 + (state * 31 + token_id) % 16_777_213
+
+
+def kv_rows(states: Sequence[int], positions: Sequence[int]) -> torch.Tensor:
+    """K of the stand-in model, [num_tokens, 2] float32; V is its negative."""
+    return torch.tensor([states, positions], dtype=torch.float32).T
+
+
 @dataclass(frozen=True)
 class RandomTree:
     """parent_ids[0] is -1, others are smaller than the child's own index."""
@@ -51,37 +61,38 @@ class RandomTree:
         return len(self.parent_ids)
 
     def path_to(self, node: int) -> list[int]:
+        """Node indices from the root to this node."""
         path = []
         while node >= 0:
             path.append(node)
             node = self.parent_ids[node]
         return path[::-1]
 
+    def kv_rows(self, prefix: Sequence[int]) -> torch.Tensor:
+        """What a verification behind these token ids stores, [num_nodes, 2]."""
+        *_, prefix_state = accumulate(prefix, next_state, initial=0)
+        states: list[int] = []
+        positions: list[int] = []
+        for parent, token_id in zip(self.parent_ids, self.token_ids, strict=True):
+            is_root = parent < 0
+            states.append(next_state(prefix_state if is_root else states[parent], token_id))
+            positions.append(len(prefix) if is_root else positions[parent] + 1)
+        return kv_rows(states, positions)
 
-@dataclass
+
+@dataclass(frozen=True)
 class SoakReport:
-    """What one soak did, by action and by event: a test can see that it was no idle run."""
+    """What one soak did, by action and by event: it shows that this was no idle run."""
 
     seed: int
     page_size: int
     policy: str
-    rounds: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-
-
-def next_state(state: int, token_id: int) -> int:
-    """Stands for the model: KV depends on the token and on all before it. Exact in float32."""
-    return (state * 31 + token_id + 1) % 16_777_213
-
-
-def kv_rows(states: Sequence[int], positions: Sequence[int]) -> torch.Tensor:
-    """What the stand-in model stores, [num_tokens, 4]: two numbers of K, two of V. Never 0 or 1."""
-    rows = [(s + 2, -p - 1, p + 2, -s - 1) for s, p in zip(states, positions, strict=True)]
-    return torch.tensor(rows, dtype=torch.float32)
+    rounds: int
+    counts: dict[str, int]
 
 
 def fresh_prefill(token_ids: Sequence[int]) -> torch.Tensor:
-    """KV rows [num_tokens, 4] of these tokens computed from nothing."""
+    """KV rows [num_tokens, 2] of these tokens computed from nothing."""
     states = list(accumulate(token_ids, next_state, initial=0))[1:]
     return kv_rows(states, range(len(token_ids)))
 
@@ -92,11 +103,12 @@ class KVSoak:
     def __init__(self, pool: KVPool, seed: int, rollback: RollbackBatch = rollback_trees_kv):
         self.pool = pool
         self.rollback = rollback
+        self.seed = seed
         self.random = random.Random(seed)
         self.max_length = POOL_SIZES[pool.page_size][1]
         self.live: list[Request] = []  # oldest first
         self.waiting: list[list[int]] = []  # token ids of preempted requests
-        self.report = SoakReport(seed, pool.page_size, pool.policy.value)
+        self.counts: Counter[str] = Counter()
 
     def run(self, rounds: int, content_every: int = 8) -> SoakReport:
         """Books are checked every round, the content of all live tokens every `content_every`.
@@ -112,8 +124,7 @@ class KVSoak:
         while self.live:
             self.drop(self.live[-1])
         check_integrity(self.pool, [])
-        self._fill_report(rounds)
-        return self.report
+        return self._report(rounds)
 
     def step(self) -> None:
         """One random action."""
@@ -124,7 +135,7 @@ class KVSoak:
         else:
             actions = (self.verify, self.admit, self.fork, self.preempt, self.abort, self.finish)
             action = self.random.choices(actions, (10, 3, 1, 1, 1, 1))[0]
-        self.report.counts[action.__name__] += 1
+        self.counts[action.__name__] += 1
         action()
 
     def check_content(self, requests: Sequence[Request]) -> None:
@@ -133,14 +144,13 @@ class KVSoak:
             return
         tables, lens = self.pool.prepare_block_tables([r.kv for r in requests])
         k, v = self.pool.gather_kv(0, tables, int(lens.max()))
-        stored = torch.cat((k, v), dim=-1)[:, :, 0]
-        for row, request in zip(stored, requests, strict=True):
+        for row, negative, request in zip(k[:, :, 0], v[:, :, 0], requests, strict=True):
             expected = fresh_prefill(request.token_ids)
             if request.kv.length != len(expected):
                 raise WrongKV(f"length {request.kv.length}, {len(expected)} tokens accepted")
-            row = row[: len(expected)]
-            if not torch.equal(row, expected):
-                position = int((row != expected).any(dim=1).nonzero()[0])
+            is_wrong = (row[: len(expected)] != expected) | (negative[: len(expected)] != -expected)
+            if is_wrong.any():
+                position = int(is_wrong.any(dim=1).nonzero()[0])
                 page = request.kv.block_table[position // self.pool.page_size]
                 raise WrongKV(f"page {page}: position {position} holds another token's KV")
 
@@ -155,31 +165,28 @@ class KVSoak:
         request = Request(token_ids)
         self.live.append(request)
         num_done = self.pool.match_prefix(request.kv, token_ids)
-        self.report.counts["tokens_from_cache"] += num_done
-        states = list(accumulate(token_ids, next_state, initial=0))[1:]
+        self.counts["tokens_from_cache"] += num_done
+        rows = fresh_prefill(token_ids)
         while num_done < len(token_ids):
-            end = self.random.randint(num_done + 1, len(token_ids))
-            slots = self._reserve(request, end - num_done)
+            num_chunk = self.random.randint(1, len(token_ids) - num_done)
+            slots = self._reserve(request, num_chunk)
             if slots is None:
                 return
-            self._write(slots, states[num_done:end], range(num_done, end))
-            self.pool.commit(request.kv, end - num_done)
+            self._write([slots], [rows[num_done : num_done + num_chunk]])
+            self.pool.commit(request.kv, num_chunk)
             self.pool.publish(request.kv, token_ids)
-            num_done = end
+            num_done += num_chunk
 
     def verify(self) -> None:
         """Trees of one to three requests in one batch; each accepts some path or nothing."""
         batch = []
-        for request in self.random.sample(self.live, min(len(self.live), 3)):
-            if request in self.live:  # not preempted by one of its companions
-                tree = self._draft(request)
-                if tree is not None:
-                    batch.append((request, tree, self._accept(tree)))
-        batch = [entry for entry in batch if entry[0] in self.live]
+        for request, tree in self._draft(self.random.choice((1, 1, 2, 3))):
+            path = tree.path_to(self.random.randrange(tree.num_nodes))
+            batch.append((request, tree, path[: self.random.randint(0, len(path))]))
         self.rollback(self.pool, [(r.kv, tree, path) for r, tree, path in batch])
         for request, tree, path in batch:
             request.token_ids += [tree.token_ids[node] for node in path]
-            self.report.counts["accepted" if path else "rejected"] += 1
+            self.counts["accepted" if path else "rejected"] += 1
             if self.random.random() < 0.7:
                 self.pool.publish(request.kv, request.token_ids)
             if len(request.token_ids) > self.max_length - MAX_NODES:
@@ -190,17 +197,14 @@ class KVSoak:
         request = self.random.choice(self.live)
         self.live.append(Request(list(request.token_ids), self.pool.fork(request.kv)))
 
-    def preempt(self, request: Request | None = None) -> None:
-        """Take all pages; the tokens wait for a later prefill. Youngest first, as a scheduler."""
-        request = request or self.live[-1]
-        self.waiting.append(request.token_ids)
-        self.drop(request)
+    def preempt(self) -> None:
+        """Take the youngest request's pages; its tokens wait for a later prefill."""
+        self.waiting.append(self.live[-1].token_ids)
+        self.drop(self.live[-1])
 
     def abort(self) -> None:
         """The client leaves while its tree is being verified."""
-        request = self.random.choice(self.live)
-        self._draft(request)
-        if request in self.live:
+        for request, _ in self._draft(1):
             self.drop(request)
 
     def finish(self) -> None:
@@ -214,28 +218,25 @@ class KVSoak:
 
     # Parts of actions
 
-    def _draft(self, request: Request) -> RandomTree | None:
-        """Write a random tree behind the request's tokens; None: preempted for want of pages."""
+    def _draft(self, batch_size: int) -> list[tuple[Request, RandomTree]]:
+        """Reserve and write trees for some requests; those preempted meanwhile are left out."""
+        chosen = self.random.sample(self.live, min(batch_size, len(self.live)))
+        trees = [self._random_tree() for _ in chosen]
+        slots = [self._reserve(r, tree.num_nodes) for r, tree in zip(chosen, trees, strict=True)]
+        batch = [
+            (request, tree, own_slots)
+            for request, tree, own_slots in zip(chosen, trees, slots, strict=True)
+            if own_slots is not None and request in self.live
+        ]
+        if batch:
+            self._write([s for *_, s in batch], [t.kv_rows(r.token_ids) for r, t, _ in batch])
+        return [(request, tree) for request, tree, _ in batch]
+
+    def _random_tree(self) -> RandomTree:
         count = self.random.randint(1, MAX_NODES)
         is_chain = self.pool.policy is RollbackPolicy.COUNTER or self.random.random() < 0.2
-        first_parent = (lambda i: i - 1) if is_chain else (lambda i: 0)
-        parents = [-1] + [self.random.randint(first_parent(i), i - 1) for i in range(1, count)]
-        tree = RandomTree(parents, self.random.choices(range(VOCABULARY), k=count))
-        slots = self._reserve(request, count)
-        if slots is None:
-            return None
-        *_, root_state = accumulate(request.token_ids, next_state, initial=0)
-        states: list[int] = []
-        depths: list[int] = []
-        for parent, token_id in zip(tree.parent_ids, tree.token_ids, strict=True):
-            states.append(next_state(root_state if parent < 0 else states[parent], token_id))
-            depths.append(0 if parent < 0 else depths[parent] + 1)
-        self._write(slots, states, [len(request.token_ids) + depth for depth in depths])
-        return tree
-
-    def _accept(self, tree: RandomTree) -> list[int]:
-        path = tree.path_to(self.random.randrange(tree.num_nodes))
-        return path[: self.random.randint(0, len(path))]
+        parents = [i - 1 if is_chain else self.random.randrange(max(i, 1)) for i in range(count)]
+        return RandomTree([-1, *parents[1:]], self.random.choices(range(VOCABULARY), k=count))
 
     def _reserve(self, request: Request, num_nodes: int) -> torch.Tensor | None:
         """Slots, preempting the youngest until there are enough; None: that was itself."""
@@ -243,14 +244,14 @@ class KVSoak:
             try:
                 return self.pool.reserve_tree(request.kv, num_nodes)
             except OutOfPages:
-                self.report.counts["out_of_pages"] += 1
+                self.counts["out_of_pages"] += 1
                 check_integrity(self.pool, [r.kv for r in self.live])
-                self.preempt(self.live[-1])
+                self.preempt()
         return None
 
-    def _write(self, slots: torch.Tensor, states: Sequence[int], positions: Sequence[int]) -> None:
-        rows = kv_rows(states, positions)[:, None]
-        self.pool.write_kv(0, slots, rows[..., :2], rows[..., 2:])
+    def _write(self, slots: list[torch.Tensor], rows: list[torch.Tensor]) -> None:
+        k = torch.cat(rows)[:, None]
+        self.pool.write_kv(0, torch.cat(slots), k, -k)
 
     def _random_prompt(self) -> list[int]:
         """Often an old prompt's beginning, so that prefixes are shared, with a tail of its own."""
@@ -260,12 +261,11 @@ class KVSoak:
         tail = self.random.randint(1, longest - len(prefix))
         return prefix + self.random.choices(range(VOCABULARY), k=tail)
 
-    def _fill_report(self, rounds: int) -> None:
-        self.report.rounds = rounds
-        self.report.counts["evicted"] = self.pool.allocator.num_evicted
-        self.report.counts["peak_pages"] = self.pool.allocator.peak_owned
-        for name, value in vars(self.pool.counters).items():
-            self.report.counts[name] = value
+    def _report(self, rounds: int) -> SoakReport:
+        pool = self.pool
+        ends = {"evicted": pool.allocator.num_evicted, "peak_pages": pool.allocator.peak_owned}
+        counts = {**self.counts, **ends, **vars(pool.counters)}
+        return SoakReport(self.seed, pool.page_size, pool.policy.value, rounds, counts)
 
 
 def make_pool(page_size: int, policy: RollbackPolicy) -> KVPool:
