@@ -47,8 +47,8 @@ def execute(
     """The outputs of every cell of `doc`, in order.
 
     `answers` maps the label of an exercise cell to the code that replaces it. Cells run in `root`,
-    which is also on their import path. `cache` defaults to root/build/cache/outputs. Raises QmdError,
-    with file, line and label, when a cell fails or an exercise has no answer.
+    which is also on their import path. `cache` defaults to root/build/cache/outputs. Raises
+    QmdError, with file, line and label, when a cell fails or an exercise has no answer.
     """
     sources = filled_in(doc, answers)
     if not sources:
