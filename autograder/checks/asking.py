@@ -1,0 +1,114 @@
+"""What every check shares: turn an Outcome into a plain value, or into a reason to reject.
+
+A check is straight-line code. Whatever is wrong raises Rejected; the judge makes it a verdict.
+"""
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from autograder.sandbox.link import Outcome
+from autograder.sandbox.session import Sandbox
+from autograder.verdict import VerdictName
+
+REL_TOL = 1e-9
+BLANK = "______"
+# How a killed or silent worker is put to the student.
+LOST = {
+    "timeout": "did not finish within {limit:g} s: is there an endless loop?",
+    "died": "ended the whole process ({detail}): does it call exit, or take too much memory?",
+    "garbled": "wrote into the grader's channel ({detail})",
+}
+
+
+class Rejected(Exception):
+    """A check's verdict other than a full pass, with the reason and the points still earned."""
+
+    def __init__(self, reason: str, verdict: VerdictName = "fail", points: float = 0.0) -> None:
+        super().__init__(reason)
+        self.reason, self.verdict, self.points = reason, verdict, points
+
+
+@dataclass(frozen=True)
+class Question:
+    """A call of a student's function, and how to name it in a reason.
+
+    `is_public`: the inputs are printed in the lesson, so the student may see what came of them.
+    After a hidden input neither the value nor the text of an exception is shown, because a
+    student's code could put the input into it.
+    """
+
+    box: Sandbox
+    cell: str
+    is_public: bool = False
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Outcome:
+        """The outcome of a call that returned a value. Raises Rejected."""
+        outcome = self.box.call(name, *args, **kwargs)
+        if not outcome.is_value:
+            raise self.rejected(name, outcome)
+        return outcome
+
+    def number(self, name: str, *args: Any) -> float:
+        """A finite number that a function returned. Raises Rejected."""
+        return as_number(self.call(name, *args).value, name)
+
+    def rejected(self, name: str, outcome: Outcome) -> Rejected:
+        """Why an outcome is not a value, in words a student can act on."""
+        if outcome.is_lost:
+            text = LOST[outcome.kind].format(limit=self.box.limits.call_s, detail=outcome.detail)
+            return Rejected(f"{name} {text}", "invalid")
+        if outcome.kind == "missing":
+            return Rejected(self._why_missing(name))
+        if outcome.kind == "refused":
+            return Rejected(f"{name} returned something that is not plain data ({outcome.detail})")
+        if outcome.error_type == "NameError" and BLANK in outcome.detail:
+            return Rejected(f"the blank in cell {self.cell} is not filled in")
+        return Rejected(f"{name} raised {self._error_text(outcome)}")
+
+    def _error_text(self, outcome: Outcome, is_public: bool | None = None) -> str:
+        shows_text = self.is_public if is_public is None else is_public
+        text = f": {outcome.detail[:200]}" if shows_text and outcome.detail else ""
+        where = f" (line {outcome.line} of your cell)" if outcome.line else ""
+        return f"{outcome.error_type}{text}{where}"
+
+    def _why_missing(self, name: str) -> str:
+        ran = self.box.cell_outcomes.get(self.cell)
+        if ran is not None and ran.kind == "error":
+            error = self._error_text(ran, is_public=True)
+            return f"{name} is not defined: cell {self.cell} stopped with {error}"
+        if ran is not None and ran.is_lost:
+            text = LOST[ran.kind].format(limit=self.box.limits.cell_s, detail=ran.detail)
+            return f"{name} is not defined: cell {self.cell} {text}"
+        return f"{name} is not defined: define it in cell {self.cell}"
+
+
+def as_number(value: Any, name: str) -> float:
+    """A finite float from a plain value. Raises Rejected, which names the type."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Rejected(f"{name} returned {a_type(value)}, not a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise Rejected(f"{name} returned {number}, not a finite number")
+    return number
+
+
+def a_type(value: Any) -> str:
+    """A value's type in words."""
+    if value is None:
+        return "None (is a return missing?)"
+    return f"a {type(value).__name__}"
+
+
+def is_close(got: float, expected: float, rel_tol: float = REL_TOL) -> bool:
+    """Equal up to rounding; for figures of the size of one, which 0 never is."""
+    return math.isclose(got, expected, rel_tol=rel_tol)
+
+
+def hidden_inputs(seed: int, unit: str, check_id: str) -> random.Random:
+    """The only source of a check's hidden inputs: fixed by the secret seed, unit and check."""
+    return random.Random(f"{seed}/{unit}/{check_id}")

@@ -1,0 +1,153 @@
+"""From a notebook and a secret seed to verdicts. Touches no gradebook, runs no student code here."""
+
+import functools
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+from nbformat import NotebookNode
+
+from autograder import intake
+from autograder.checks import figures as live_figures
+from autograder.checks.asking import Rejected, hidden_inputs
+from autograder.checks.figures import Figures
+from autograder.sandbox.launcher import Limits, SandboxError
+from autograder.sandbox.session import Cell, Sandbox, isolation_name
+from autograder.verdict import Judgement, Verdict
+
+CHECKS = Path(__file__).parent / "checks"
+NOT_WRITTEN = "the answer is empty or as released: nothing to grade"
+WRITTEN = "written answer: graded by a person"
+
+
+class JudgeError(ValueError):
+    """The course itself is inconsistent or the unit unknown; the message says what to do."""
+
+
+def judge(
+    notebook: NotebookNode,
+    unit: str,
+    seed: int,
+    *,
+    figures: Callable[[], Figures] = live_figures.measured,
+    limits: Limits | None = None,
+    isolation: str | None = None,
+) -> Judgement:
+    """Judge a submission: all checks of the unit in the order of its notebook.
+
+    `notebook` may be cleaned already or not. `figures` gives what the grader measured; `limits`
+    and `isolation` are for tests. Raises JudgeError for an unknown unit.
+    """
+    checks = checks_of(unit)
+    release = _release(unit, _language(notebook))
+    cleaned, messages = intake.clean_notebook(notebook, release)
+    verdicts = {}
+    with Sandbox(limits, isolation) as box:
+        broken = _run(box, cells_to_run(cleaned))
+        for check_id in checks.CHECKS:
+            submission = checks.Submission(box, hidden_inputs(seed, unit, check_id), figures)
+            run = functools.partial(checks.CHECKS[check_id], submission)
+            verdicts[check_id] = _verdict(check_id, points_of(release, check_id), run, broken)
+        name = isolation_name(box.isolation)
+    for answer, blank in zip(cleaned_answers(cleaned), cleaned_answers(release), strict=True):
+        verdict = manual_verdict(answer, blank)
+        verdicts[verdict.id] = verdict
+    return Judgement(unit, name, tuple(verdicts.values()), tuple(messages))
+
+
+def units() -> list[str]:
+    """The units that have checks, in order."""
+    return sorted(path.stem for path in CHECKS.glob("lesson[0-9][0-9].py"))
+
+
+def checks_of(unit: str) -> ModuleType:
+    """The trusted checks of a unit. Raises JudgeError."""
+    if unit not in units():
+        raise JudgeError(f"unknown unit {unit!r}: there are checks for {', '.join(units())}")
+    return importlib.import_module(f"autograder.checks.{unit}")
+
+
+@functools.cache
+def _release(unit: str, lang: str) -> NotebookNode:
+    """The released notebook, which nothing here changes."""
+    from autograder.assignment import build_release  # pulls nbgrader in: only when judging
+
+    return build_release(unit, lang)
+
+
+def _language(notebook: NotebookNode) -> str:
+    """The language a notebook was released in; it changes texts only, so a guess does no harm."""
+    from autograder.assignment import LANGUAGES
+
+    metadata = notebook.get("metadata")
+    course = metadata.get("course") if isinstance(metadata, dict) else None
+    lang = course.get("lang") if isinstance(course, dict) else None
+    return lang if lang in LANGUAGES else "en"
+
+
+def cells_to_run(cleaned: NotebookNode) -> list[Cell]:
+    """Setup, exercise and the student's own code cells, in notebook order."""
+    cells = []
+    for cell in cleaned.cells:
+        if cell.cell_type != "code":
+            continue
+        if intake.is_answer(cell):
+            names = intake.defined_names(cell.source)
+            cells.append(Cell(intake.grade_id(cell), "exercise", cell.source, names))
+        elif cell.metadata.get("course_role") in ("setup", "extra"):
+            cells.append(Cell(str(cell.id), cell.metadata.course_role, cell.source))
+    return cells
+
+
+def _run(box: Sandbox, cells: list[Cell]) -> str:
+    """Run the cells; the reason why nothing can be judged, or ""."""
+    for attempt in (1, 2):
+        try:
+            box.run_cells(cells)
+            return ""
+        except SandboxError as error:
+            if attempt == 2:
+                return f"the grader's sandbox failed: {error}; grade this notebook again"
+    raise AssertionError("unreachable")
+
+
+def _verdict(check_id: str, points: float, run: Callable[[], str], broken: str) -> Verdict:
+    """A check's outcome as a verdict. A failing sandbox is never the student's zero."""
+    if broken:
+        return Verdict(check_id, 0.0, points, "not_measured", broken)
+    try:
+        reason = run()
+    except Rejected as rejected:
+        earned = rejected.points * points
+        return Verdict(check_id, earned, points, rejected.verdict, rejected.reason)
+    except SandboxError as error:
+        reason = f"the grader's sandbox failed: {error}; grade this notebook again"
+        return Verdict(check_id, 0.0, points, "not_measured", reason)
+    return Verdict(check_id, points, points, "pass", reason)
+
+
+def points_of(release: NotebookNode, check_id: str) -> float:
+    """What a check is worth: the points of the locked cell of its name. Raises JudgeError."""
+    for cell in release.cells:
+        if intake.grade_id(cell) == check_id and cell.metadata.nbgrader.grade:
+            return float(cell.metadata.nbgrader.points)
+    raise JudgeError(f"the released notebook has no graded cell {check_id}")
+
+
+def cleaned_answers(notebook: NotebookNode) -> list[NotebookNode]:
+    """The written answers: cells that are both graded and the student's."""
+    return [
+        cell
+        for cell in notebook.cells
+        if intake.is_answer(cell) and cell.metadata.nbgrader.get("grade")
+    ]
+
+
+def manual_verdict(answer: NotebookNode, blank: NotebookNode) -> Verdict:
+    """A written answer waits for a person; an untouched one is a zero that needs none."""
+    name, points = intake.grade_id(answer), float(blank.metadata.nbgrader.points)
+    text = intake.normal(answer.source)
+    if not text or text == intake.normal(blank.source):
+        return Verdict(name, 0.0, points, "fail", NOT_WRITTEN)
+    return Verdict(name, 0.0, points, "not_measured", WRITTEN)
