@@ -7,7 +7,6 @@ so that only this file knows the key.
 
 from pathlib import Path
 
-import yaml
 from nbformat import NotebookNode
 from nbgrader.preprocessors import (
     ClearOutput,
@@ -61,14 +60,6 @@ def lesson_path(unit: str, lang: str, root: Path = ROOT) -> Path:
 def answers_path(unit: str, lang: str, root: Path = ROOT) -> Path:
     """The file with the answers of a unit in a language."""
     return root / "solutions" / unit / f"answers{suffix(lang)}"
-
-
-def read_rubric(unit: str, root: Path = ROOT) -> dict:
-    """solutions/<unit>/rubric.yml as data."""
-    path = root / "solutions" / unit / "rubric.yml"
-    if not path.exists():
-        raise AssignmentError(f"{path}: missing; a unit needs its rubric")
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def read_notebook(path: Path) -> NotebookNode:
