@@ -279,8 +279,8 @@ class _Rebuild:
             self.messages.append(f"only the first {MAX_EXTRA_CELLS} of your own cells were read")
         taken = {str(cell.get("id")) for cell in released}
         built = [_extra(cell, taken) for cell in behind.get("", [])]
-        for cell in released:
-            built += [cell, *(_extra(c, taken) for c in behind.get(grade_id(cell), []))]
+        for locked in released:
+            built += [locked, *(_extra(cell, taken) for cell in behind.get(grade_id(locked), []))]
         return built
 
 

@@ -1,4 +1,7 @@
-"""From a notebook and a secret seed to verdicts. Touches no gradebook, runs no student code here."""
+"""From a notebook and a secret seed to verdicts.
+
+Touches no gradebook and runs no student code in this process.
+"""
 
 import functools
 import importlib
