@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+import kernels  # noqa: F401  (decides how OpenMP waits, before a test imports torch)
+
 PROGRAMS = {
     "browser": ("chromium", "needs Chromium: apt-get install chromium"),
     "sandbox": ("bwrap", "needs bubblewrap: apt-get install bubblewrap"),
