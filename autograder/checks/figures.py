@@ -19,7 +19,7 @@ from typing import Any
 from autograder.checks.cost_model import Method, choose, is_clear
 
 REPO = Path(__file__).parents[2]
-CACHE = Path("build/cache/live_figures.json")
+CACHE = REPO / "build" / "cache" / "live_figures.json"
 DEPTHS = (2, 4, 8)
 KINDS = ("json", "copy")
 MAX_NEW_TOKENS = 32
