@@ -42,21 +42,36 @@ def judge(
     `notebook` may be cleaned already or not. `figures` gives what the grader measured; `limits`
     and `isolation` are for tests. Raises JudgeError for an unknown unit.
     """
-    checks = checks_of(unit)
+    checks_of(unit)
     release = _release(unit, _language(notebook))
     cleaned, messages = intake.clean_notebook(notebook, release)
-    verdicts = {}
     with Sandbox(limits, isolation) as box:
         broken = _run(box, cells_to_run(cleaned))
-        for check_id in checks.CHECKS:
-            submission = checks.Submission(box, hidden_inputs(seed, unit, check_id), figures)
-            run = functools.partial(checks.CHECKS[check_id], submission)
-            verdicts[check_id] = _verdict(check_id, points_of(release, check_id), run, broken)
+        verdicts = run_checks(box, unit, release, seed, figures, broken)
         name = isolation_name(box.isolation)
-    for answer, blank in zip(cleaned_answers(cleaned), cleaned_answers(release), strict=True):
-        verdict = manual_verdict(answer, blank)
-        verdicts[verdict.id] = verdict
-    return Judgement(unit, name, tuple(verdicts.values()), tuple(messages))
+    verdicts += map(manual_verdict, written_answers(cleaned), written_answers(release))
+    return Judgement(unit, name, tuple(verdicts), tuple(messages))
+
+
+def run_checks(
+    box: Sandbox,
+    unit: str,
+    release: NotebookNode,
+    seed: int,
+    figures: Callable[[], Figures],
+    broken: str = "",
+) -> list[Verdict]:
+    """The verdicts of the checks that need no person, on a sandbox that has run the cells.
+
+    `broken`: why the cells could not be run, through no fault of the student's.
+    """
+    checks = checks_of(unit)
+    verdicts = []
+    for check_id, check in checks.CHECKS.items():
+        submission = checks.Submission(box, hidden_inputs(seed, unit, check_id), figures)
+        run = functools.partial(check, submission)
+        verdicts.append(_verdict(check_id, points_of(release, check_id), run, broken))
+    return verdicts
 
 
 def units() -> list[str]:
@@ -138,7 +153,7 @@ def points_of(release: NotebookNode, check_id: str) -> float:
     raise JudgeError(f"the released notebook has no graded cell {check_id}")
 
 
-def cleaned_answers(notebook: NotebookNode) -> list[NotebookNode]:
+def written_answers(notebook: NotebookNode) -> list[NotebookNode]:
     """The written answers: cells that are both graded and the student's."""
     return [
         cell

@@ -17,7 +17,7 @@ KEYS = (
     "extra_memory_gb",
     "kv_rollback",
 )
-SEPARATORS = re.compile(r"::|[.:#/\\\s]+")
+SEPARATORS = re.compile(r"[.:#/\\]+")
 
 
 def accepted_answers(path: Path | None = None) -> dict[str, set[str]]:
@@ -50,15 +50,27 @@ def bare_name(symbol: str) -> str:
     return SEPARATORS.split(text)[-1]
 
 
+def is_one_name(value: str) -> bool:
+    """A list of candidates is no answer."""
+    return not re.search(r"[\s,;|]", value.strip().strip("`'\" "))
+
+
 def compare(given: dict[Any, Any], accepted: dict[str, set[str]]) -> tuple[int, str]:
     """How many keys are right, and what is wrong in words; "" when all are right."""
-    kinds: dict[str, list[str]] = {"missing": [], "not filled in": [], "not right": []}
+    kinds: dict[str, list[str]] = {
+        "missing": [],
+        "not filled in": [],
+        "not one name": [],
+        "not right": [],
+    }
     for key in KEYS:
         value = given.get(key)
         if key not in given:
             kinds["missing"].append(key)
         elif not isinstance(value, str) or not value.strip(" _") or BLANK in value:
             kinds["not filled in"].append(key)
+        elif not is_one_name(value):
+            kinds["not one name"].append(key)
         elif bare_name(value) not in accepted[key]:
             kinds["not right"].append(key)
     wrong = [f"{what}: {', '.join(keys)}" for what, keys in kinds.items() if keys]

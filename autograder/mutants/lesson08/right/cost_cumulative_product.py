@@ -1,0 +1,22 @@
+# Right: running product with itertools.
+from itertools import accumulate
+from operator import mul
+
+
+def expected_tokens_per_round(conditional_acceptance):
+    if any(not 0.0 <= rate <= 1.0 for rate in conditional_acceptance):
+        raise ValueError("acceptance probability out of range")
+    return 1.0 + sum(accumulate(conditional_acceptance, mul))
+
+
+def choose_spec_method(methods, baseline_ms_per_token, memory_budget_gb):
+    best = ("baseline", 1.0)
+    for method in methods:
+        if method["extra_memory_gb"] > memory_budget_gb:
+            continue
+        produced = expected_tokens_per_round(method["conditional_acceptance"])
+        round_ms = method["draft_ms"] + method["verify_ms"] + method["overhead_ms"]
+        speedup = produced * baseline_ms_per_token / round_ms
+        if speedup > best[1]:
+            best = (method["name"], speedup)
+    return best

@@ -1,0 +1,21 @@
+# Right: evaluated from the last position, like a polynomial.
+def expected_tokens_per_round(conditional_acceptance):
+    total = 1.0
+    for rate in reversed(conditional_acceptance):
+        if not (rate >= 0.0 and rate <= 1.0):
+            raise ValueError("acceptance probability out of range")
+        total = 1.0 + rate * total
+    return total
+
+
+def choose_spec_method(methods, baseline_ms_per_token, memory_budget_gb):
+    best = ("baseline", 1.0)
+    for method in methods:
+        if method["extra_memory_gb"] > memory_budget_gb:
+            continue
+        produced = expected_tokens_per_round(method["conditional_acceptance"])
+        round_ms = method["draft_ms"] + method["verify_ms"] + method["overhead_ms"]
+        speedup = produced * baseline_ms_per_token / round_ms
+        if speedup > best[1]:
+            best = (method["name"], speedup)
+    return best

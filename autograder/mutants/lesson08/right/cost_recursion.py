@@ -1,0 +1,21 @@
+# Right: a round is the first position and, if it survives, the rest.
+def expected_tokens_per_round(conditional_acceptance):
+    if len(conditional_acceptance) == 0:
+        return 1.0
+    first, *rest = conditional_acceptance
+    if not 0.0 <= first <= 1.0:
+        raise ValueError("acceptance probability out of range")
+    return 1.0 + first * expected_tokens_per_round(rest)
+
+
+def choose_spec_method(methods, baseline_ms_per_token, memory_budget_gb):
+    best = ("baseline", 1.0)
+    for method in methods:
+        if method["extra_memory_gb"] > memory_budget_gb:
+            continue
+        produced = expected_tokens_per_round(method["conditional_acceptance"])
+        round_ms = method["draft_ms"] + method["verify_ms"] + method["overhead_ms"]
+        speedup = produced * baseline_ms_per_token / round_ms
+        if speedup > best[1]:
+            best = (method["name"], speedup)
+    return best
