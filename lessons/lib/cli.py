@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 from kernels.runtime import DEVICES, DTYPES, InputError
 from lessons.lib import metrics
+from lessons.lib.bench.ledger import build_ledger, write_ledger
+from lessons.lib.bench.run import method_specs, run_interleaved
+from lessons.lib.bench.workload import KINDS, SPLITS, load_prompts
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.registry import TARGET_ONLY, make_proposer, method_names
 from lessons.lib.engine import Engine, GenerationResult
@@ -18,7 +23,7 @@ from lessons.lib.model.loader import load_model
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse that reports a bad argument the way the rest of the course does."""
+    """Reports a bad argument the way the rest of the course does: one line, exit code 2."""
 
     def error(self, message: str) -> NoReturn:
         raise InputError(message)
@@ -28,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 when it worked, 2 when the user has to change something."""
     try:
         options = _build_parser().parse_args(arguments)
+        options.arguments = sys.argv[1:] if arguments is None else list(arguments)
         options.run(options)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -39,6 +45,7 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m lessons.lib", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_generate(commands.add_parser("generate", help="generate one text"))
+    _add_compare(commands.add_parser("compare", help="measure methods on the bundled prompts"))
     return parser
 
 
@@ -75,6 +82,68 @@ def _generate(options: argparse.Namespace) -> None:
     result = engine.generate(prompt_ids, options.max_new_tokens, sampling, proposer, options.depth)
     text = engine.tokenizer.decode(result.token_ids)
     print(json.dumps(_report(result, text), indent=2) if options.json else text)
+
+
+def _add_compare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--methods", type=_words, default=method_names(), metavar="A,B")
+    parser.add_argument("--categories", type=_words, default=["all"], metavar="A,B", help="or all")
+    parser.add_argument("--depths", type=_numbers, default=[2, 4, 8], metavar="2,4,8")
+    parser.add_argument("--repeats", type=int, default=1, metavar="R")
+    parser.add_argument("--max-new-tokens", type=int, default=48, metavar="N")
+    parser.add_argument("--split", default="main", help=" | ".join(SPLITS))
+    parser.add_argument("--limit", type=int, metavar="N", help="prompts a category, default all")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
+    parser.add_argument("--json", required=True, type=Path, metavar="OUT", help="ledger to write")
+    _add_model_options(parser)
+    parser.set_defaults(run=_compare)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(word) for word in _words(text)]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"not whole numbers: {text!r}") from None
+
+
+def _compare(options: argparse.Namespace) -> None:
+    sampling = SamplingParams(options.temperature, seed=options.seed)
+    specs = method_specs(options.methods, options.depths)
+    kinds = KINDS if options.categories == ["all"] else options.categories
+    prompts = [
+        prompt for kind in kinds for prompt in load_prompts(options.split, (kind,))[: options.limit]
+    ]
+    engine = Engine(*load_model(options.model, options.dtype, options.device))
+    runs = run_interleaved(
+        engine, prompts, specs, options.repeats, options.max_new_tokens, sampling
+    )
+    command = shlex.join(["python", "-m", "lessons.lib", *options.arguments])
+    settings = {
+        key: str(value) if isinstance(value, Path) else value
+        for key, value in vars(options).items()
+        if key not in ("run", "arguments")
+    }
+    ledger = build_ledger(engine, runs, command, settings)
+    write_ledger(ledger, options.json)
+    print(_table(ledger["results"]))
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows of a ledger as fixed columns for a terminal."""
+    lines = [f"{'category':<9} {'method':<10} {'ms/token':>9} {'speedup':>8} {'tokens/round':>12}"]
+    for row in rows:
+        time, speedup = row["ms_per_token"], row["speedup"]
+        cells = [
+            f"{time['median']:9.1f}" if time else f"{'-':>9}",
+            f"{speedup['median']:8.2f}" if speedup else f"{'-':>8}",
+            f"{row['acceptance_length']:12.2f}" if row["acceptance_length"] else f"{'-':>12}",
+        ]
+        lines.append(f"{row['category']:<9} {row['name']:<10} {' '.join(cells)}")
+        lines += [f"  warning: {warning}" for warning in row["warnings"]]
+    return "\n".join(lines)
 
 
 def _report(result: GenerationResult, text: str) -> dict[str, object]:

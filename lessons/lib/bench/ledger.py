@@ -1,0 +1,215 @@
+"""A measurement on disk: what ran, on what, from which commit, and the figures with their spread.
+
+A figure that was not measured is null, and `missing` beside it says why; it is never zero.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernels.runtime import InputError, probe
+from lessons.lib import metrics
+from lessons.lib.bench.run import BASELINE, GB, MethodSpec, Run, ms_per_token, observed_conditional
+from lessons.lib.draft.registry import TARGET_ONLY
+from lessons.lib.engine import Engine
+
+SCHEMA = "specdec-ledger/1"
+ALL = "all"
+_PACKAGES = ("torch", "triton", "numpy", "gguf", "safetensors", "tokenizers")
+_KEYS = ("schema", "created", "command", "settings", "machine", "versions", "commit", "results")
+
+Json = dict[str, Any]
+
+
+def build_ledger(engine: Engine, runs: Sequence[Run], command: str, settings: Json) -> Json:
+    """Everything a reader needs to judge or repeat the runs.
+
+    `settings` are the arguments that shaped them (seed, repeats, depths, dtype, model, ...).
+    """
+    commit, reason = _git_commit()
+    return {
+        "schema": SCHEMA,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command,
+        "settings": settings,
+        "machine": _machine(engine.model.device.type),
+        "versions": _versions(),
+        "commit": commit,
+        "missing": {"commit": reason} if reason else {},
+        "results": result_rows(runs),
+    }
+
+
+def result_rows(runs: Sequence[Run]) -> list[Json]:
+    """One row a category and method, then the same over all categories together."""
+    specs = sorted({run.spec for run in runs}, key=lambda s: (s.method != TARGET_ONLY, *_key(s)))
+    kinds = list(dict.fromkeys(run.kind for run in runs))
+    groups = [(kind, [run for run in runs if run.kind == kind]) for kind in kinds]
+    if len(kinds) > 1:
+        groups.append((ALL, list(runs)))
+    return [result_row(kind, part, spec) for kind, part in groups for spec in specs]
+
+
+def _key(spec: MethodSpec) -> tuple[str, int]:
+    return spec.method, spec.depth
+
+
+def result_row(category: str, runs: Sequence[Run], spec: MethodSpec) -> Json:
+    """Figures of one method on one category.
+
+    ms_per_token and speedup have median, p25 and p75 over runs; a run is one prompt in one repeat,
+    and its speedup is target-only's ms per token on that prompt in that repeat over its own.
+    phase_ms are means per round. acceptance is described in metrics.Acceptance.
+    predicted_speedup is the cost model on the pooled figures: tokens per round times target-only's
+    ms per token, over the ms of a round.
+    """
+    mine = [run for run in runs if run.spec == spec]
+    timed = [run for run in mine if run.rounds]
+    rounds = [record for run in timed for record in run.rounds]
+    reference = {_turn(run): run for run in runs if run.spec.name == BASELINE and run.rounds}
+    speedups = [
+        ms_per_token(reference[_turn(run)].rounds) / ms_per_token(run.rounds)
+        for run in timed
+        if _turn(run) in reference
+    ]
+    row = {
+        "category": category,
+        "method": spec.method,
+        "depth": spec.depth,
+        "name": spec.name,
+        "num_runs": len(mine),
+        "num_rounds": len(rounds),
+        "num_tokens": sum(record.emitted for record in rounds),
+        "ms_per_token": spread([ms_per_token(run.rounds) for run in timed]),
+        "speedup": spread(speedups),
+        "predicted_speedup": _predicted_speedup(rounds, list(reference.values())),
+        "acceptance": asdict(metrics.acceptance(rounds)),
+        "conditional_acceptance": observed_conditional(rounds),
+        "acceptance_length": metrics.acceptance_length(rounds),
+        "phase_ms": _phase_means(rounds),
+        "extra_memory_gb": max((run.extra_memory_bytes for run in mine), default=0) / GB,
+    }
+    return row | {"missing": _explain_nulls(row), "warnings": _warnings(row)}
+
+
+def _turn(run: Run) -> tuple[str, str, int]:
+    return run.kind, run.prompt, run.repeat
+
+
+def spread(values: Sequence[float]) -> dict[str, float] | None:
+    """Median and quartiles; None for no values."""
+    if not values:
+        return None
+    low, middle, high = np.percentile(values, [25, 50, 75])
+    return {"median": float(middle), "p25": float(low), "p75": float(high)}
+
+
+def _phase_means(rounds: Sequence[metrics.RoundRecord]) -> dict[str, float] | None:
+    if not rounds:
+        return None
+    phases = (*metrics.PHASES, "total")
+    return {p: statistics.fmean(getattr(record, f"{p}_ms") for record in rounds) for p in phases}
+
+
+def _predicted_speedup(
+    rounds: Sequence[metrics.RoundRecord], reference: Sequence[Run]
+) -> float | None:
+    baseline = [record for run in reference for record in run.rounds]
+    if not rounds or not baseline:
+        return None
+    tokens = 1 + sum(metrics.acceptance(rounds).survival)
+    round_ms = statistics.fmean(record.total_ms for record in rounds)
+    return tokens * ms_per_token(baseline) / round_ms
+
+
+def _explain_nulls(row: Json) -> dict[str, str]:
+    reason = "no round: every answer ended with its first token"
+    return {key: reason for key, value in row.items() if value is None}
+
+
+def _warnings(row: Json) -> list[str]:
+    """A round costs at least a decode step, so a larger gain than tokens per round is noise."""
+    speedup, length = row["speedup"], row["acceptance_length"]
+    if speedup and length and row["name"] != BASELINE and speedup["median"] > length:
+        return ["speedup above tokens per round: the baseline was slowed by something else"]
+    return []
+
+
+def _machine(device: str) -> Json:
+    capabilities = probe()
+    row: Json = {
+        "device": device,
+        "cpu": capabilities.cpu,
+        "gpu": capabilities.gpu,
+        "num_threads": capabilities.num_threads,
+        "num_cpus": os.cpu_count(),
+        "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
+        "system": platform.platform(),
+    }
+    reasons = {"gpu": "no CUDA device", "load_average": "not reported by this system"}
+    return row | {"missing": {key: why for key, why in reasons.items() if row[key] is None}}
+
+
+def _versions() -> Json:
+    versions: Json = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = None
+    absent = {name: "not installed" for name, version in versions.items() if version is None}
+    return versions | {"missing": absent}
+
+
+def _git_commit() -> tuple[str | None, str | None]:
+    """(commit, None), with "-dirty" when tracked files differ from it, or (None, reason)."""
+    command = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
+    except FileNotFoundError:
+        return None, "git is not installed"
+    except subprocess.CalledProcessError as error:
+        return None, error.stderr.strip() or "git describe failed"
+    return done.stdout.strip(), None
+
+
+def write_ledger(ledger: Json, path: Path) -> None:
+    """Write aside and rename, so that a reader never sees half a ledger."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(ledger, indent=2, allow_nan=False)
+        scratch.write_text(text + "\n", encoding="utf-8")
+        scratch.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def read_ledger(path: Path) -> Json:
+    """A ledger from disk. InputError when it is absent, malformed or of another schema."""
+    try:
+        ledger = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{path}: not valid JSON ({error})") from error
+    if not isinstance(ledger, dict) or ledger.get("schema") != SCHEMA:
+        raise InputError(f"{path}: not a ledger of schema {SCHEMA}")
+    for key in _KEYS:
+        if key not in ledger:
+            raise InputError(f"{path}: key {key!r} is missing; measure again")
+    return ledger
