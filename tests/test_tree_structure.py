@@ -78,6 +78,7 @@ def test_every_single_wrong_bit_is_found():
         ((1, 2, 3), (-1, 2, 0), "node 1 has parent 2"),
         ((1, 2), (-1, -1), "node 1 has parent -1"),
         ((1, -5), (-1, 0), "token id -5"),
+        ((1, 5, 5), (-1, 0, 0), r"nodes \(1, 2\) are siblings"),
     ],
 )
 def test_bad_trees_are_named(tokens, parents, message):
@@ -97,7 +98,8 @@ def test_bad_masks_and_batches_are_named():
 def test_batch_is_ragged_and_links_stay_local():
     batch = batch_trees([FORK, DraftTree.chain([3]), DraftTree.chain([1] * 70)], [4, 0, 2])
     assert batch.qo_indptr.tolist() == [0, 6, 7, 77]
-    assert batch.max_query_len == 70 and batch.mask_bits.shape == (77, 2)
+    assert (batch.max_query_len, batch.max_path_len) == (70, 70)
+    assert batch.mask_bits.shape == (77, 2)
     assert batch.positions[:8].tolist() == [4, 5, 5, 6, 6, 6, 0, 2]
     assert batch.first_child[:8].tolist() == [1, 3, 5, -1, -1, -1, -1, 1]
     assert batch.token_ids[6].item() == 3

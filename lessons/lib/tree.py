@@ -27,6 +27,8 @@ class TreeError(ValueError):
 class DraftTree:
     """A draft tree of one request. `parent_ids[0] == -1`; else `0 <= parent_ids[i] < i`.
 
+    Siblings hold different tokens: a token tried twice would be counted twice.
+
     Raises TreeError where the lists do not describe such a tree.
     """
 
@@ -50,6 +52,13 @@ class DraftTree:
                 raise TreeError(
                     f"tree: node {node} has parent {parent}; a parent stands before its child "
                     f"(0 to {node - 1})"
+                )
+        for siblings in self.children:
+            tokens = [self.token_ids[node] for node in siblings]
+            if len(set(tokens)) < len(tokens):
+                raise TreeError(
+                    f"tree: nodes {siblings} are siblings, but their tokens {tokens} "
+                    "are not all different; merge those that are equal"
                 )
 
     @classmethod
@@ -189,7 +198,8 @@ class TreeBatch:
 
     token_ids, positions [total_nodes] int64; qo_indptr [batch + 1] int32; mask_bits
     [total_nodes, words] int64; first_child, next_sibling [total_nodes] int32, counted from the
-    request's own root, -1 for none; max_query_len the largest tree.
+    request's own root, -1 for none; max_query_len nodes of the largest tree, max_path_len of the
+    longest path.
     """
 
     token_ids: Tensor
@@ -199,6 +209,7 @@ class TreeBatch:
     first_child: Tensor
     next_sibling: Tensor
     max_query_len: int
+    max_path_len: int
 
 
 def batch_trees(
@@ -223,6 +234,7 @@ def batch_trees(
         first_child=links[0].to(device),
         next_sibling=links[1].to(device),
         max_query_len=largest,
+        max_path_len=1 + max(max(tree.depths) for tree in trees),
     )
 
 

@@ -117,15 +117,13 @@ def verify_tree_without_replacement(
 
     def trials(node: int) -> Iterator[Trial]:
         target, draft, rejected_all = target_probs[node], draft_probs[node], 1.0
-        spent: set[int] = set()
         for child in tree.children[node]:
             token = tree.token_ids[child]
-            if token in spent or not draft[token] > 0:
+            if not draft[token] > 0:
                 raise TreeError(f"tree: node {child}, token {token}, has draft probability 0")
             rejected_all *= 1 - min(1.0, float(target[token]) / float(draft[token]))
             target = residual_probs(target, draft)
             yield child, 1 - rejected_all, target
-            spent.add(token)
             draft = _without_token(draft, token)
 
     _check_rows(tree, target_probs)
