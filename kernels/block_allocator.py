@@ -124,7 +124,8 @@ class BlockAllocator:
         lost = self.cached_pages.keys() - self.key_by_page.keys()
         if lost:
             raise IntegrityError(f"page {min(lost)}: cached, but it has no key to find it by")
-        if {page: key for key, page in self.page_by_key.items()} != self.key_by_page:
+        found = zip(self.page_by_key.values(), self.page_by_key, strict=True)
+        if dict(found) != self.key_by_page:
             pairs = {(page, key) for key, page in self.page_by_key.items()}
             page, _ = min(pairs ^ set(self.key_by_page.items()))
             raise IntegrityError(f"page {page}: its key and the page found by it disagree")

@@ -65,10 +65,10 @@ def _check_sharing(pool: KVPool, sequences: Sequence[SequenceKV]) -> None:
     seen: dict[int, tuple[int, int]] = {}
     for number, sequence in enumerate(sequences):
         for block, page in enumerate(sequence.block_table):
-            start = block * pool.page_size
-            live = max(0, min(pool.page_size, sequence.length - start))
             if pool.allocator.ref_counts[page] == 1:
                 continue
+            start = block * pool.page_size
+            live = max(0, min(pool.page_size, sequence.length - start))
             reserved_here = sequence.num_reserved and live < pool.page_size
             if reserved_here or not live:
                 raise IntegrityError(f"page {page}: shared, but sequence {number} may write to it")

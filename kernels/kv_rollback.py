@@ -11,7 +11,8 @@ COMPACT_REUSE         As SGLang: `move_accept_tokens_to_target_kvcache` copies t
                       to the front (skipped for a chain, where it already lies there), nothing is
                       freed, the tail serves the next round, and all of it is freed when the
                       request ends. Costs the same copy, and each sequence holds pages for one
-                      tree beyond its length; the classic leak is to lose count of that tail.
+                      tree beyond its length (SGLang: for two, its host learns of a length one
+                      step late); the classic leak is to lose count of that tail.
 COUNTER               As vLLM, which drafts chains only: slots for the drafts are allocated with
                       the step, the computed-token counter is lowered by the number of rejected
                       tokens, the slots are overwritten in the next step. No copy at all. Costs
@@ -36,6 +37,8 @@ def rollback_tree_kv(
     pool: KVPool, sequence: SequenceKV, tree: HasNodes, accepted_path: Sequence[int]
 ) -> None:
     """Make the accepted nodes the sequence's next live tokens and give up the others.
+
+    What SGLang and vLLM do instead, and what each way costs, stands at the top of this module.
 
     accepted_path: node indices, increasing (ancestors come before descendants); may be empty.
     Afterwards sequence.length has grown by len(accepted_path) and nothing is reserved.

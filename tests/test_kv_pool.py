@@ -189,12 +189,19 @@ def test_a_fork_shares_all_pages_and_the_first_writer_gets_a_copy_of_the_last():
     check_integrity(pool, [first, twin])
 
 
-def test_a_fork_leaves_the_idle_tail_to_the_first():
+def test_a_fork_leaves_the_idle_tail_to_the_first_who_still_pays_for_its_copy():
     pool = make_pool(policy=RollbackPolicy.COUNTER)
     first = prefill(pool, TOKENS[:4])
     pool.reserve_tree(first, 6)
     pool.commit(first, 1)
-    assert (len(first.block_table), len(pool.fork(first).block_table)) == (3, 2)
+    twin = pool.fork(first)
+    assert (len(first.block_table), len(twin.block_table)) == (3, 2)
+    assert twin.block_hashes == first.block_hashes != []
+    assert (pool.pages_needed(first, 1), pool.pages_needed(twin, 4)) == (1, 2)
+    tail = first.block_table[1]
+    pool.reserve_tree(first, 1)
+    assert first.block_table[1] != tail == twin.block_table[1]
+    check_integrity(pool, [first, twin])
 
 
 def test_a_fork_during_verification_is_refused():
