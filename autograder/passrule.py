@@ -46,7 +46,7 @@ def decide(student: str, marks: list[Mark], rubric: dict[str, Any], isolation: s
         if mark.score is None:
             waiting[open_state(mark, rule)].append(mark.id)
         if mark.id in rule["required_checks"] and not may_hold(mark):
-            failures["failed"].append(mark.id)
+            failures["invalid" if mark.verdict == "invalid" else "failed"].append(mark.id)
         if mark.id in rule["manual_above_zero"] and mark.score == 0:
             failures["without points"].append(mark.id)
         known, unknown = vetoes_in(mark.comment, rubric)

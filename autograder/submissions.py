@@ -113,11 +113,12 @@ def autograde(
         now = fingerprint([folder], grader)
         status = read_status(classroom.path, unit, name)
         fresh = status is None or status.fingerprint != now or status.state == "failed" or force
+        print(f"{unit}  {name:24} ", end="", flush=True)
         if status is None or fresh:
             status = grade_one(classroom, unit, name, now)
             write_status(classroom.path, unit, status)
         results.append(status)
-        print(f"{unit}  {name:24} {status.state}{'' if fresh else ' (up to date)'}", flush=True)
+        print(f"{status.state}{'' if fresh else ' (up to date)'}")
         for message in status.messages:
             print(f"{unit}  {name:24}   {message}")
     return results
