@@ -9,7 +9,7 @@ from pathlib import Path
 
 from course.render import lint, quarto, site
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path()  # run from the repository's root, so that messages name files as a reader sees them
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -106,9 +106,9 @@ def _run(doc: Document, sources: list[str], root: Path, progress: bool) -> Outpu
         notebook,
         timeout=CELL_SECONDS,
         kernel_name="python3",
-        resources={"metadata": {"path": str(root)}},
+        resources={"metadata": {"path": str(root.resolve())}},
     )
-    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(root.resolve()), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path}
     bar = tqdm(doc.cells, desc=doc.unit, unit="cell", leave=False, disable=not progress)
     with client.setup_kernel(env=environment):

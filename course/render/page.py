@@ -25,25 +25,31 @@ QMD_LINK = re.compile(r'href="(?!\w+:)([^"#?]+\.qmd)(#[^"]*)?"')
 
 @dataclass(frozen=True)
 class Page:
-    """A source file and where its page goes; `url` is relative to the site's root."""
+    """A source file and where its page goes.
+
+    `root` is what the page's links to other pages start with: "" or "../", but the site's absolute
+    path for 404.html, which a server shows at addresses of any depth.
+    """
 
     doc: Document
     source: str  # relative to the repository: lessons/lesson08_x.zh.qmd
-    url: str  # lessons/lesson08_x.zh.html
+    url: str  # relative to the site: lessons/lesson08_x.zh.html
+    root: str
 
     @property
-    def root(self) -> str:
-        """The way from the page to the site's root: "" or "../"."""
-        return "../" * self.url.count("/")
+    def is_404(self) -> bool:
+        return self.source == "course/404.qmd"
 
     @property
     def is_lesson(self) -> bool:
         return self.source.startswith("lessons/")
 
 
-def url_of(source: str) -> str:
+def page_of(doc: Document, source: str, site_path: str) -> Page:
     """Where a source's page goes: course pages at the site's root, lessons under lessons/."""
-    return source.removeprefix("course/").removesuffix(".qmd") + ".html"
+    url = source.removeprefix("course/").removesuffix(".qmd") + ".html"
+    root = site_path if url == "404.html" else "../" * url.count("/")
+    return Page(doc, source, url, root)
 
 
 def to_html(page: Page, markdown: str, urls: dict[str, str]) -> tuple[str, str]:
@@ -93,8 +99,7 @@ def _resolve(page: Page, link: re.Match[str], urls: dict[str, str]) -> str:
 def frame(page: Page, pages: list[Page], toc: str, body: str, site: dict[str, Any]) -> str:
     """The whole HTML of a page.
 
-    `site` holds title and title-zh, site_path (where the site is served, used by 404.html, which
-    a server shows at any depth), and `instructor`.
+    `site` holds title and title-zh, and whether this is the edition of the `instructor`.
     """
     lang = page.doc.lang
     other = _translation(page.source)
@@ -107,7 +112,7 @@ def frame(page: Page, pages: list[Page], toc: str, body: str, site: dict[str, An
         description=page.doc.front.get("description"),
         site_title=site["title-zh"] if lang == "zh" else site["title"],
         instructor=site["instructor"],
-        root=site["site_path"] if page.source == "course/404.qmd" else page.root,
+        root=page.root,
         url=page.url,
         home=home,
         other_url=found or next((p.url for p in pages if p.url == _other_home(home)), None),
@@ -132,7 +137,7 @@ def _navigation(pages: list[Page], lang: str) -> list[tuple[str, list[dict[str, 
     """The sidebar: course pages (the index first), then lessons, of one language."""
     groups: dict[str, list[dict[str, str]]] = {"pages": [], "lessons": []}
     for page in sorted(pages, key=lambda p: (not p.source.startswith("course/index"), p.url)):
-        if page.doc.lang == lang and page.source != "course/404.qmd":
+        if page.doc.lang == lang and not page.is_404:
             title = str(page.doc.front.get("short-title", page.doc.title))
             group = "lessons" if page.is_lesson else "pages"
             groups[group].append({"url": page.url, "title": title})

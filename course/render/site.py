@@ -20,7 +20,7 @@ from course.render.document import Document, QmdError
 from course.render.execute import execute, outputs_key
 from course.render.facts import PageFacts, read_facts
 from course.render.lint import solution_path
-from course.render.page import THEME, Page, frame, to_html, url_of
+from course.render.page import THEME, Page, frame, page_of, to_html
 from course.render.qmd import parse
 
 EDITIONS = ("student", "instructor")
@@ -55,12 +55,12 @@ def read_sources(root: Path) -> list[Source]:
     found = [*sorted(root.glob("course/*.qmd")), *sorted(root.glob("lessons/*.qmd"))]
     if not found:
         raise ValueError(f"no .qmd in {root}/course or {root}/lessons; run this in the repository")
-    return [_read_source(root, path) for path in found]
+    site_path = site_settings(root)["site_path"]
+    return [_read_source(root, path, site_path) for path in found]
 
 
-def _read_source(root: Path, path: Path) -> Source:
-    source = path.relative_to(root).as_posix()
-    page = Page(parse(path), source, url_of(source))
+def _read_source(root: Path, path: Path, site_path: str) -> Source:
+    page = page_of(parse(path), path.relative_to(root).as_posix(), site_path)
     solved = solution_path(root, page.doc)
     solution = parse(solved) if page.is_lesson and solved.exists() else None
     cells = solution.cells if solution else []
@@ -77,7 +77,7 @@ class _Edition:
         self.root, self.folder, self.sources, self.progress = root, folder, sources, progress
         self.pages = [source.page for source in sources]
         self.urls = {page.source: page.url for page in self.pages}
-        self.site = _site_settings(root) | {"instructor": edition == "instructor"}
+        self.site = site_settings(root) | {"instructor": edition == "instructor"}
         self.manifest = folder / ".manifest.json"  # page url to {"key", "facts"}
         self.common = self.common_key()
 
@@ -159,8 +159,10 @@ class _Edition:
                 if re.match(r"[\w+.-]+:|//", link):
                     continue
                 path, _, anchor = unquote(link).partition("#")
-                place = posixpath.normpath(posixpath.join(posixpath.dirname(page.url), path))
-                url = place if path else page.url
+                place = posixpath.join(posixpath.dirname(page.url), path)
+                if page.is_404:
+                    place = path.removeprefix(self.site["site_path"])
+                url = posixpath.normpath(place) if path else page.url
                 missing = url not in facts and not (self.folder / url).exists()
                 if missing or (anchor and url in facts and anchor not in facts[url].ids):
                     raise QmdError(page.doc.path, 1, f"the link {link} leads nowhere")
@@ -178,7 +180,7 @@ class _Edition:
         """A script, not JSON, so that the search also works where pages are opened as files."""
         entries = []
         for page in self.pages:
-            if page.source == "course/404.qmd":
+            if page.is_404:
                 continue
             for section in facts[page.url].sections:
                 href = page.url + (f"#{section.id}" if section.id else "")
@@ -188,7 +190,7 @@ class _Edition:
         (self.folder / "assets/search-index.js").write_text(script, encoding="utf-8")
 
 
-def _site_settings(root: Path) -> dict[str, Any]:
+def site_settings(root: Path) -> dict[str, Any]:
     """Titles and the path the site is served under, from course/_quarto.yml."""
     path = root / "course/_quarto.yml"
     try:

@@ -152,6 +152,8 @@ return {
     Figure = function(figure) numbered(figure, "fig") return figure end,
     Table = function(tbl)
       numbered(tbl, "tbl")
+      -- Pandoc fixes the widths of a pipe table with long lines by its dashes; the browser knows better.
+      for index, spec in ipairs(tbl.colspecs) do tbl.colspecs[index] = { spec[1] } end
       return pandoc.Div({ tbl }, pandoc.Attr("", { "table-wrap" }, { tabindex = "0" })), false
     end,
   },

@@ -9,15 +9,33 @@
     katex.render(node.textContent, node, { displayMode, throwOnError: false });
   }
 
-  // diagrams: kept as text, drawn again when the theme changes
+  // diagrams: kept as text, drawn again in the page's colours when the theme changes
   const diagrams = all("pre.mermaid").map((node) => ({ node, text: node.textContent }));
+  const colours = () => {
+    const style = getComputedStyle(page);
+    const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+    return {
+      darkMode: page.dataset.theme === "dark",
+      fontSize: "16px",
+      background: colour("output-bg"),
+      primaryColor: colour("accent-soft"),
+      primaryTextColor: colour("text"),
+      primaryBorderColor: colour("accent"),
+      lineColor: colour("muted"),
+      textColor: colour("text"),
+      clusterBkg: colour("panel"),
+      clusterBorder: colour("line"),
+      edgeLabelBackground: colour("output-bg"),
+    };
+  };
   const draw = async () => {
     mermaid.initialize({
       startOnLoad: false,
       securityLevel: "strict",
-      theme: page.dataset.theme === "dark" ? "dark" : "neutral",
+      theme: "base",
+      themeVariables: colours(),
       fontFamily: getComputedStyle(document.body).fontFamily,
-      themeVariables: { fontSize: "15px" },
+      flowchart: { inheritDir: true, nodeSpacing: 28, rankSpacing: 36 },
     });
     for (const { node, text } of diagrams) {
       node.removeAttribute("data-processed");

@@ -123,6 +123,9 @@
     if (step) {
       event.preventDefault();
       select(selected + step);
+    } else if (event.key === "Escape") {
+      event.preventDefault();  // a search field would only be emptied
+      dialog.close();
     } else if (event.key === "Enter" && !event.isComposing && selected >= 0) {
       event.preventDefault();
       list.children[selected].querySelector("a").click();
