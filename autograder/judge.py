@@ -46,7 +46,7 @@ def judge(
     release = _release(unit, _language(notebook))
     cleaned, messages = intake.clean_notebook(notebook, release)
     with Sandbox(limits, isolation) as box:
-        broken = _run(box, cells_to_run(cleaned))
+        broken = _run(box, cells_to_run(cleaned, release))
         verdicts = run_checks(box, unit, release, seed, figures, broken)
         name = isolation_name(box.isolation)
     verdicts += map(manual_verdict, written_answers(cleaned), written_answers(release))
@@ -104,15 +104,19 @@ def _language(notebook: NotebookNode) -> str:
     return lang if lang in LANGUAGES else "en"
 
 
-def cells_to_run(cleaned: NotebookNode) -> list[Cell]:
-    """Setup, exercise and the student's own code cells, in notebook order."""
+def cells_to_run(cleaned: NotebookNode, release: NotebookNode) -> list[Cell]:
+    """Setup, exercise and the student's own code cells, in notebook order.
+
+    The names that a released exercise defines are pinned: scratch cells cannot rebind them.
+    """
+    pins = {intake.grade_id(c): intake.defined_names(c.source) for c in release.cells}
     cells = []
     for cell in cleaned.cells:
         if cell.cell_type != "code":
             continue
         if intake.is_answer(cell):
-            names = intake.defined_names(cell.source)
-            cells.append(Cell(intake.grade_id(cell), "exercise", cell.source, names))
+            name = intake.grade_id(cell)
+            cells.append(Cell(name, "exercise", cell.source, pins[name]))
         elif cell.metadata.get("course_role") in ("setup", "extra"):
             cells.append(Cell(str(cell.id), cell.metadata.course_role, cell.source))
     return cells

@@ -104,6 +104,96 @@ def _same(got: float, expected: float) -> bool:
     return math.isclose(got, expected, rel_tol=1e-9)
 
 
+Rate = Callable[[Method, float], float]
+Rule = Callable[[Sequence[Method], float, float], str]
+
+
+def _rated(
+    methods: Sequence[Method], baseline_ms: float, budget_gb: float
+) -> list[tuple[str, float]]:
+    """The methods that fit, with their speedups, in the order of the table."""
+    fitting = [m for m in methods if m["extra_memory_gb"] <= budget_gb]
+    return [(m["name"], speedup(m, baseline_ms)) for m in fitting]
+
+
+def _best_if(fits: Callable[[float, float], bool] = operator.le, rate: Rate = speedup) -> Rule:
+    """The rule that chooses with another idea of what fits, or of what is good."""
+
+    def rule(methods: Sequence[Method], baseline_ms: float, budget_gb: float) -> str:
+        fitting = [m for m in methods if fits(m["extra_memory_gb"], budget_gb)]
+        rated = [(m["name"], rate(m, baseline_ms)) for m in fitting]
+        return max([("baseline", 1.0), *rated], key=lambda pair: pair[1])[0]
+
+    return rule
+
+
+def _winners(methods: Sequence[Method], baseline_ms: float, budget_gb: float) -> list[str]:
+    rated = _rated(methods, baseline_ms, budget_gb)
+    return [name for name, rate in rated if rate > 1.0] or ["baseline"]
+
+
+def _without(phase: str) -> Rate:
+    return lambda method, baseline_ms: speedup({**method, phase: 0.0}, baseline_ms)
+
+
+def _until_misfit(methods: Sequence[Method], baseline_ms: float, budget_gb: float) -> str:
+    first = itertools.takewhile(lambda m: m["extra_memory_gb"] <= budget_gb, methods)
+    return choose(list(first), baseline_ms, budget_gb)[0]
+
+
+# Rules of choice that students write, and what is wrong with each.
+MISTAKEN_RULES: tuple[tuple[Rule, str], ...] = (
+    (
+        _best_if(fits=lambda memory, budget: True),
+        "a method that needs more memory than the budget must not be chosen",
+    ),
+    (
+        _best_if(fits=operator.lt),
+        "a method that needs exactly the memory budget is allowed",
+    ),
+    (_until_misfit, "a method that does not fit must not end the search"),
+    (lambda *table: _winners(*table)[0], "the best method must be chosen, not the first good one"),
+    (lambda *table: _winners(*table)[-1], "the best method must be chosen, not the last good one"),
+    (
+        lambda *table: max(_rated(*table) or [("baseline", 1.0)], key=lambda pair: pair[1])[0],
+        'when no method beats the baseline, ("baseline", 1.0) must be returned',
+    ),
+    (
+        _best_if(rate=_without("overhead_ms")),
+        "the overhead belongs to the time of a round",
+    ),
+    (
+        _best_if(rate=_without("draft_ms")),
+        "the draft time belongs to the time of a round",
+    ),
+    (
+        _best_if(rate=_without("verify_ms")),
+        "the verify time belongs to the time of a round",
+    ),
+    (
+        _best_if(rate=lambda method, _: expected_tokens(method["conditional_acceptance"])),
+        "tokens per round alone do not decide: the time of a round counts as well",
+    ),
+)
+
+
+def diagnose_choices(answers: Sequence[tuple["Table", tuple[str, float]]]) -> str | None:
+    """What is wrong with (table, choice) pairs; None if nothing is. Shows no input."""
+    right = [choose(*table.arguments) for table, _ in answers]
+    names = [got[0] for _, got in answers]
+    if names != [name for name, _ in right]:
+        for rule, sentence in MISTAKEN_RULES:
+            if names == [rule(*table.arguments) for table, _ in answers]:
+                return sentence
+        return "not every choice is the best method that fits into the memory budget"
+    if all(_same(got[1], expected[1]) for (_, got), expected in zip(answers, right, strict=True)):
+        return None
+    return (
+        "the name is right and the speedup is not: it is tokens per round times the baseline's"
+        " time per token, over the time of a round"
+    )
+
+
 def random_rates(rng: random.Random, length: int) -> list[float]:
     """Conditional acceptance per position; the ends 0 and 1 occur too."""
     return [rng.choice((0.0, 1.0)) if rng.random() < 0.06 else rng.random() for _ in range(length)]
@@ -111,29 +201,28 @@ def random_rates(rng: random.Random, length: int) -> list[float]:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of methods for `choose_spec_method`, and what it is there to find out."""
+    """A table of methods for `choose_spec_method`, with a baseline and a budget."""
 
     methods: list[Method]
     baseline_ms: float
     budget_gb: float
-    purpose: str
+
+    @property
+    def arguments(self) -> tuple[list[Method], float, float]:
+        """In the order of `choose_spec_method`."""
+        return self.methods, self.baseline_ms, self.budget_gb
 
 
 def random_table(rng: random.Random, purpose: str) -> Table:
     """A table in which the purpose decides the choice, and rounding cannot."""
     while True:
         table = _draw(rng, purpose)
-        if is_clear(table.methods, table.baseline_ms, table.budget_gb):
+        if is_clear(*table.arguments):
             return table
 
 
-PURPOSES = {
-    "best": "the method with the largest predicted speedup must be chosen, wherever it stands",
-    "over_budget": "a method that needs more memory than the budget must not be chosen",
-    "at_budget": "a method that needs exactly the memory budget is allowed",
-    "none_faster": 'when no method beats the baseline, ("baseline", 1.0) must be returned',
-    "phases": "draft, verify and overhead time all belong to a round",
-}
+# What decides the choice in a table.
+PURPOSES = ("best", "over_budget", "at_budget", "none_faster", "phases")
 
 
 def _draw(rng: random.Random, purpose: str) -> Table:
@@ -150,7 +239,7 @@ def _draw(rng: random.Random, purpose: str) -> Table:
     if purpose == "none_faster":
         for method in methods:
             method["verify_ms"] *= 30.0
-    return Table(methods, baseline, budget, purpose)
+    return Table(methods, baseline, budget)
 
 
 def _method(rng: random.Random, baseline: float, budget: float) -> Method:

@@ -1,5 +1,6 @@
 """Which source objects are right answers, read from course/source_map.yml."""
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ KEYS = (
 SEPARATORS = re.compile(r"[.:#/\\]+")
 
 
-def accepted_answers(path: Path | None = None) -> dict[str, set[str]]:
+@functools.cache
+def accepted_answers(path: Path = SOURCE_MAP) -> dict[str, set[str]]:
     """For each key the bare names of the right symbols. Raises Rejected (not_measured)."""
-    path = path or SOURCE_MAP
     try:
         concepts = yaml.safe_load(path.read_text(encoding="utf-8"))["concepts"]
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
