@@ -85,7 +85,7 @@ def write_gguf(model, path: Path) -> Path:
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokens = ["<|end|>", *alphabet][: config.vocab_size]
+    tokens = ["<|end|>", "ab", *alphabet][: config.vocab_size]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(tokens)
