@@ -63,6 +63,8 @@ def to_wire(value: Any, depth: int = 0) -> Any:
         return _plain_int(int.__int__(value))
     if issubclass(kind, float):
         return _float_to_wire(float.__float__(value))
+    if issubclass(kind, list | tuple | dict) and len(value) > MAX_NODES:
+        raise WireError("value too large")
     if issubclass(kind, list):
         return [to_wire(item, depth + 1) for item in list.__iter__(value)]
     if issubclass(kind, tuple):
