@@ -50,7 +50,7 @@ def _build(options: argparse.Namespace) -> int:
     if renderer != "pandoc":
         raise ValueError(f"RENDERER={renderer} is not known; use pandoc (the default) or quarto")
     editions = site.EDITIONS if options.edition == "both" else (options.edition,)
-    written = site.build(options.root, options.out, editions, progress=sys.stderr.isatty())
+    written = site.build(options.root, options.out, editions, progress=True)
     print(f"{written} pages written; open {options.out}/index.html")
     return 0
 

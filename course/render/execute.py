@@ -107,6 +107,7 @@ def _run(doc: Document, sources: list[str], root: Path, progress: bool) -> Outpu
         timeout=CELL_SECONDS,
         kernel_name="python3",
         resources={"metadata": {"path": str(root.resolve())}},
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],  # else it warns of its own transport
     )
     path = os.pathsep.join(filter(None, [str(root.resolve()), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path}

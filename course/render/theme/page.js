@@ -35,7 +35,7 @@
       theme: "base",
       themeVariables: colours(),
       fontFamily: getComputedStyle(document.body).fontFamily,
-      flowchart: { inheritDir: true, nodeSpacing: 28, rankSpacing: 36 },
+      flowchart: { nodeSpacing: 28, rankSpacing: 36 },
     });
     for (const { node, text } of diagrams) {
       node.removeAttribute("data-processed");
