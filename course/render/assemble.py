@@ -160,16 +160,17 @@ def _data(doc: Document, cell: Cell, data: NotebookNode, page: Assembly) -> str:
 
 
 def _picture(doc: Document, cell: Cell, data: str, extension: str, page: Assembly) -> str:
-    name = f"{doc.path.stem}_files/{cell.label}-{len(page.pictures) + 1}.{extension}"
+    """An image; the first one of a cell has the cell's caption and, if it is a fig-, its id."""
+    label = cell.label or "cell"
+    folder = f"{doc.path.stem}_files"
+    is_first = not any(name.startswith(f"{folder}/{label}-") for name in page.pictures)
+    name = f"{folder}/{label}-{len(page.pictures) + 1}.{extension}"
     page.pictures[name] = data.encode() if extension == "svg" else base64.b64decode(data)
-    caption = str(cell.options.get("fig-cap", ""))
-    alt = str(
-        cell.options.get("fig-alt") or caption or f"{words(doc.lang)['output']}: {cell.label}"
-    )
-    alt = re.sub(r'["\n$`]', "", alt)
-    label = cell.label or ""
-    identifier = f"#{label} " if label.startswith("fig-") else ""
-    image = f'![{caption}]({name}){{{identifier}alt="{alt}"}}'
+    caption = str(cell.options.get("fig-cap", "")) if is_first else ""
+    identifier = f"#{label} " if is_first and label.startswith("fig-") else ""
+    alt = cell.options.get("fig-alt") or caption or f"{words(doc.lang)['output']}: {label}"
+    plain = re.sub(r'["\n$`]', "", str(alt))
+    image = f'![{caption}]({name}){{{identifier}alt="{plain}"}}'
     return _div(".cell-output .cell-output-figure", image)
 
 
