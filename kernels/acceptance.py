@@ -182,7 +182,7 @@ def accept_tree_delta(
     request = torch.bucketize(nodes, links.indptr[1:], right=True).clamp(max=len(rows) - 1)
     is_rejected = walk.tried_under == (rows - links.indptr[:-1])[request]
     gone = torch.zeros_like(law)
-    gone.index_put_((request, links.token_ids), is_rejected.float(), accumulate=True)
+    gone.view(-1).scatter_add_(0, request * law.shape[1] + links.token_ids, is_rejected.float())
     return _finish(walk, _draw(law.masked_fill(gone > 0, 0), law, final))
 
 

@@ -9,6 +9,7 @@ import os
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 try:
     import triton
@@ -28,6 +29,13 @@ def draft_topk_ref(hidden: Tensor, weight: Tensor, d2t: Tensor, k: int) -> tuple
     logits = hidden.to(wide) @ weight.to(wide).T
     log_probs, draft_ids = logits.log_softmax(-1).topk(k, dim=-1)
     return log_probs, draft_ids + d2t[draft_ids]
+
+
+def draft_topk_torch(hidden: Tensor, weight: Tensor, d2t: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """What runs without a card: logits in the dtype of the weight, which is not copied."""
+    logits = functional.linear(hidden, weight).float()
+    best, draft_ids = logits.topk(k, dim=-1)
+    return best - logits.logsumexp(-1, keepdim=True), draft_ids + d2t[draft_ids]
 
 
 if triton is not None:
@@ -102,11 +110,12 @@ def draft_topk(hidden: Tensor, weight: Tensor, d2t: Tensor, k: int) -> tuple[Ten
 
     hidden [rows, hidden_size], weight [draft_vocab, hidden_size] of the same dtype; d2t
     [draft_vocab] int64, target id = draft id + d2t[draft id]. Log-probs are over the draft
-    vocabulary. Equal logits come in any order. Raises AssertionError on wrong shapes or dtypes.
+    vocabulary, of logits that the kernel keeps in float32 and torch rounds to the weight's dtype.
+    Equal logits come in any order. Raises AssertionError on wrong shapes, dtypes or devices.
     """
     _check_arguments(hidden, weight, d2t, k)
     if triton is None or not (hidden.is_cuda or IS_INTERPRETED):
-        return draft_topk_ref(hidden, weight, d2t, k)
+        return draft_topk_torch(hidden, weight, d2t, k)
     (num_rows, hidden_size), draft_vocab = hidden.shape, weight.shape[0]
     num_blocks = triton.cdiv(draft_vocab, BLOCK_VOCAB)
     block_rows = min(max(MIN_ROWS, triton.next_power_of_2(num_rows)), MAX_ROWS)

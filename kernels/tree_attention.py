@@ -9,10 +9,12 @@ combines the parts. The tree's own tiles are skipped where no row sees any of th
 """
 
 import os
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+from kernels.tree_layout import TreeLayout, unpack_bits
 
 try:
     import triton
@@ -22,31 +24,8 @@ except ImportError:  # there are no wheels outside Linux; torch does the attenti
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 LOG2_E = 1.4426950408889634
-WORD_BITS = 64
 MIN_BLOCK = 16  # what tl.dot wants at least
 MAX_SPLITS, MIN_SPLIT_TOKENS = 32, 256
-
-
-class TreeLayout(NamedTuple):
-    """Where the batch's rows and their KV lie: made once a forward, the same for every layer.
-
-    block_table   [batch, max_pages] int32
-    context_lens  [batch] int32, committed tokens; node i of a request lies at position
-                  context_lens[b] + i of its block table
-    qo_indptr     [batch + 1] int32, request b owns rows qo_indptr[b] to qo_indptr[b + 1]
-    mask_bits     [total_tokens, num_words] int64, bit b of word w: node 64 * w + b is seen
-    max_query_len at least the nodes of the largest request
-    num_splits    parts of the KV axis, a power of two; None lets `choose_num_splits` decide
-
-    A graph key must hold every shape here, max_query_len, num_splits and the rows of q.
-    """
-
-    block_table: Tensor
-    context_lens: Tensor
-    qo_indptr: Tensor
-    mask_bits: Tensor
-    max_query_len: int
-    num_splits: int | None = None
 
 
 def tree_attention_ref(
@@ -77,10 +56,33 @@ def tree_attention_ref(
     return out
 
 
-def unpack_bits(words: Tensor, num_nodes: int) -> Tensor:
-    """Mask bits [rows, num_words] int64 -> visibility [rows, num_nodes] bool."""
-    bits = words[:, :, None] >> torch.arange(WORD_BITS, device=words.device) & 1
-    return bits.flatten(1)[:, :num_nodes].bool()
+def tree_attention_torch(
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, layout: TreeLayout, scale: float
+) -> Tensor:
+    """What runs without a card: torch's fused attention, a request at a time, whole pages copied.
+
+    The query heads of a KV head are laid out as more rows of it, so no key is copied twice.
+    """
+    out = torch.zeros_like(q)
+    page_size, num_kv_heads = k_cache.shape[1:3]
+    group, head_dim = q.shape[1] // num_kv_heads, q.shape[2]
+    bounds = layout.qo_indptr.tolist()
+    for request, context_len in enumerate(layout.context_lens.tolist()):
+        rows = slice(bounds[request], bounds[request + 1])
+        num_nodes = rows.stop - rows.start
+        if num_nodes == 0:
+            continue
+        kv_len = context_len + num_nodes
+        pages = layout.block_table[request, : -(-kv_len // page_size)]
+        keys, values = (c[pages].flatten(0, 1)[:kv_len].transpose(0, 1) for c in (k_cache, v_cache))
+        queries = q[rows].view(num_nodes, num_kv_heads, group, head_dim).permute(1, 2, 0, 3)
+        visible = unpack_bits(layout.mask_bits[rows], num_nodes)
+        visible = functional.pad(visible, (context_len, 0), value=True).repeat(group, 1)
+        attended = functional.scaled_dot_product_attention(
+            queries.flatten(1, 2)[None], keys[None], values[None], attn_mask=visible, scale=scale
+        )[0]
+        out[rows] = attended.view(queries.shape).permute(2, 0, 1, 3).reshape(q[rows].shape)
+    return out
 
 
 if triton is not None:
@@ -244,7 +246,7 @@ def tree_attention(
     """
     _check_arguments(q, k_cache, v_cache, layout)
     if triton is None or not (q.is_cuda or IS_INTERPRETED):
-        return tree_attention_ref(q, k_cache, v_cache, layout, scale)
+        return tree_attention_torch(q, k_cache, v_cache, layout, scale)
     (batch, max_pages), (total_tokens, num_heads, head_dim) = layout.block_table.shape, q.shape
     page_size, num_kv_heads = k_cache.shape[1:3]
     group = num_heads // num_kv_heads
@@ -253,8 +255,11 @@ def tree_attention(
     block_m = max(MIN_BLOCK, triton.next_power_of_2(group), min(rows, block_n))
     block_d = max(MIN_BLOCK, triton.next_power_of_2(head_dim))
     tiles = triton.cdiv(layout.max_query_len, block_m // group)
+    processors = (
+        torch.cuda.get_device_properties(q.device).multi_processor_count if q.is_cuda else 1
+    )
     num_splits = layout.num_splits or choose_num_splits(
-        batch * num_kv_heads * tiles, max_pages * page_size, _num_processors(q.device)
+        batch * num_kv_heads * tiles, max_pages * page_size, processors
     )
     out = torch.zeros_like(q)
     part_rows = num_splits * total_tokens * num_heads if num_splits > 1 else 0
@@ -273,28 +278,13 @@ def tree_attention(
     return out
 
 
-def _num_processors(device: torch.device) -> int:
-    """Multiprocessors of the card; 1 for the interpreter, which gains nothing from splitting."""
-    if device.type != "cuda":
-        return 1
-    return torch.cuda.get_device_properties(device).multi_processor_count
-
-
 def _check_arguments(q: Tensor, k_cache: Tensor, v_cache: Tensor, layout: TreeLayout) -> None:
     assert q.dim() == 3 and k_cache.dim() == 4, f"q {tuple(q.shape)}, cache {tuple(k_cache.shape)}"
     assert k_cache.shape == v_cache.shape, "k_cache and v_cache differ in shape"
-    heads, kv_heads, batch = q.shape[1], k_cache.shape[2], layout.context_lens.shape[0]
+    heads, kv_heads = q.shape[1], k_cache.shape[2]
     assert q.shape[2] == k_cache.shape[3], f"head_dim {q.shape[2]} and {k_cache.shape[3]}"
     assert heads % kv_heads == 0, f"{heads} heads do not divide into {kv_heads} KV heads"
     assert q.dtype == k_cache.dtype == v_cache.dtype, "q and the caches differ in dtype"
-    assert layout.block_table.dim() == 2 and layout.block_table.shape[0] == batch
-    assert layout.qo_indptr.shape == (batch + 1,), f"qo_indptr {tuple(layout.qo_indptr.shape)}"
-    assert layout.mask_bits.dim() == 2 and layout.mask_bits.shape[0] == q.shape[0], "mask_bits rows"
-    assert layout.mask_bits.dtype == torch.int64, f"mask_bits is {layout.mask_bits.dtype}"
-    assert layout.mask_bits.shape[1] * WORD_BITS >= layout.max_query_len, "too few mask words"
-    for tensor in layout[:3]:
-        assert tensor.dtype == torch.int32, f"the layout's integers are int32, not {tensor.dtype}"
+    layout.check(q.shape[0])
     for tensor in (q, k_cache, v_cache, *layout[:4]):
         assert tensor.device == q.device and tensor.is_contiguous(), "one device, contiguous"
-    splits = layout.num_splits or 1
-    assert splits & (splits - 1) == 0, f"num_splits is {splits}, not a power of two"

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 
 from kernels.acceptance import TreeLinks
-from kernels.tree_attention import TreeLayout, tree_attention, tree_attention_ref
+from kernels.tree_attention import tree_attention, tree_attention_ref
+from kernels.tree_layout import TreeLayout
 from lessons.lib.tree import DraftTree, batch_trees, random_tree
 
 # Of a row's norm: rounding of the output plus that of the products.

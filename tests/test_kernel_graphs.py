@@ -14,7 +14,8 @@ from kernels.graphs import (
     choose_sizes,
     largest_waste,
 )
-from kernels.tree_attention import TreeLayout, tree_attention
+from kernels.tree_attention import tree_attention
+from kernels.tree_layout import TreeLayout
 
 
 def step(inputs):

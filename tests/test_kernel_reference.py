@@ -15,9 +15,10 @@ from kernel_cases import (
 )
 
 from kernels.acceptance import accept_chain, accept_tree_delta, accept_tree_greedy
-from kernels.draft_topk import draft_topk
+from kernels.draft_topk import draft_topk, draft_topk_ref
 from kernels.rms_norm import add_rms_norm, rms_norm
-from kernels.tree_attention import choose_num_splits, tree_attention, unpack_bits
+from kernels.tree_attention import choose_num_splits, tree_attention, tree_attention_ref
+from kernels.tree_layout import unpack_bits
 from lessons.lib.tree import DraftTree, random_tree
 from lessons.lib.tree_verify import (
     verify_tree_delta_in_order,
@@ -42,11 +43,12 @@ class GivenCoins:
         return int(torch.searchsorted(cumulative, self.final * cumulative[-1], right=True))
 
 
+@pytest.mark.parametrize("attend", [tree_attention, tree_attention_ref])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_attention_of_a_node_is_that_of_its_path_alone(dtype):
+def test_attention_of_a_node_is_that_of_its_path_alone(dtype, attend):
     """Each root-to-node path is run as a sequence of its own through torch's causal attention."""
     q, k_cache, v_cache, layout = CASE.build(dtype)
-    out = tree_attention(q, k_cache, v_cache, layout, 0.25)
+    out = attend(q, k_cache, v_cache, layout, 0.25)
     bounds = layout.qo_indptr.tolist()
     for request, context in enumerate(CASE.context_lens):
         rows = range(bounds[request], bounds[request + 1])
@@ -174,8 +176,22 @@ def test_rms_norm_against_torch(dtype):
 
 
 def test_head_against_the_full_vocabulary():
-    inputs = head_case(4, 32, 50, torch.bfloat16)
-    assert_topk_right(draft_topk(*inputs, 5), *inputs, 5)
+    for head in (draft_topk, draft_topk_ref):
+        inputs = head_case(4, 32, 50, torch.float32)
+        assert_topk_right(head(*inputs, 5), *inputs, 5)
+    rounded, exact = (
+        head(*head_case(4, 32, 50, torch.bfloat16), 5) for head in (draft_topk, draft_topk_ref)
+    )
+    assert_rows_close(rounded[0].bfloat16(), exact[0], torch.bfloat16)
+
+
+def test_a_row_that_sees_nothing_is_zero():
+    """Not NaN: rows of other requests would be lost with it in a later reduction."""
+    q, k_cache, v_cache, layout = AttentionCase((0, 0), (3, 2)).build(torch.float32)
+    layout.mask_bits[1] = 0
+    for attend in (tree_attention, tree_attention_ref):
+        out = attend(q, k_cache, v_cache, layout, 0.25)
+        assert (out[1] == 0).all() and out[[0, 2, 3, 4]].abs().amin() > 0
 
 
 def test_splits_depend_on_shapes_alone():
