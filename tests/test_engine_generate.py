@@ -1,7 +1,5 @@
 """The loop: same tokens with and without drafts, and nothing past a stop or a limit."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -127,14 +125,15 @@ def test_stop_as_the_first_token_gives_no_round(engine, monkeypatch):
     assert result.token_ids == answer[:1] and result.rounds == []
 
 
-class FlatterSelf:
-    """The target at twice the temperature: drafts with a law that the ratio rule has to correct."""
+class NoisyTarget:
+    """The target with noise on its logits: a law of its own, which the ratio rule has to correct."""
 
     memory_bytes = 0
 
     def __init__(self, engine, sampling):
         self.model = engine.model
-        self.flatter = replace(sampling, temperature=2 * sampling.temperature)
+        self.sampling = sampling
+        self.noise = 2 * torch.randn(97, generator=torch.Generator().manual_seed(0))
         self.random = SeededRandom(sampling.seed, is_draft=True)
 
     def propose(self, context_ids, num_draft_tokens):
@@ -142,7 +141,7 @@ class FlatterSelf:
         for _ in range(num_draft_tokens):
             cache = self.model.new_cache(1, len(text))
             logits = self.model.forward(torch.tensor([text]), cache)[0, -1]
-            laws.append(logits_to_probs(logits, self.flatter))
+            laws.append(logits_to_probs(logits + self.noise, self.sampling))
             text.append(self.random.draw(laws[-1], len(text)))
         return DraftProposal(text[len(context_ids) :], torch.stack(laws))
 
@@ -155,13 +154,13 @@ class FlatterSelf:
 
 def test_sampled_drafts_leave_the_law_of_the_text_unchanged(engine):
     """First two sampled tokens over many seeds, against the model's own conditional laws."""
-    count, setting = 400, dict(temperature=1.0, top_k=4)
+    count, setting = 400, dict(temperature=5.0, top_k=6)
     drafted = torch.zeros(97)
     accepted = 0
     for seed in range(count):
         sampling = SamplingParams(seed=seed, **setting)
         result = engine.generate(
-            PROMPT, 3, sampling, FlatterSelf(engine, sampling), 1, ignore_eos=True
+            PROMPT, 3, sampling, NoisyTarget(engine, sampling), 1, ignore_eos=True
         )
         drafted[result.token_ids[1]] += 1
         accepted += sum(record.accepted for record in result.rounds)
@@ -174,10 +173,10 @@ def test_sampled_drafts_leave_the_law_of_the_text_unchanged(engine):
         cache.truncate(8)
         logits = engine.model.forward(torch.tensor([[token]]), cache)[0, -1]
         law += first[token] * logits_to_probs(logits, SamplingParams(**setting))
-    # Mean total variation of a true sample is about sqrt(cells / (2 pi n)) = 0.08 here.
+    # Mean total variation of a true sample is at most sqrt(36 / (2 pi n)) = 0.12 here.
     assert float((drafted / count - law).abs().sum()) / 2 < 0.16
     assert float((law.roll(1) - law).abs().sum()) / 2 > 0.3
-    assert 0.2 * count < accepted < 0.95 * count  # both branches of the rule are taken
+    assert 0.1 * count < accepted < 0.95 * count  # both branches of the rule are taken
 
 
 def test_memory_counts_slots_logits_laws_and_state(engine):
@@ -186,7 +185,7 @@ def test_memory_counts_slots_logits_laws_and_state(engine):
     greedy = engine.generate(PROMPT, 30, proposer=Oracle(PROMPT, answer), depth=5, ignore_eos=True)
     assert greedy.extra_memory_bytes == 5 * (slot + 97 * 4) + 1000
     sampling = SamplingParams(1.0)
-    drafter = FlatterSelf(engine, sampling)
+    drafter = NoisyTarget(engine, sampling)
     drawn = engine.generate(PROMPT, 30, sampling, drafter, 5, ignore_eos=True)
     assert drawn.extra_memory_bytes == 5 * (slot + 97 * 4 + 2 * 97 * 4)
     assert engine.generate(PROMPT, 30, ignore_eos=True).extra_memory_bytes == 0
