@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
 from autograder import intake
 from autograder.judge import checks_of, judge, units
 from autograder.seed import grader_seed
@@ -30,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     seed = grader_seed(options.seed)
     submitted = read_notebook(options.notebook)
     unit = unit_of(submitted, options.notebook)
-    judgement = judge(nbformat.from_dict(submitted), unit, seed)
+    judgement = judge(submitted, unit, seed)
     if options.json:
         print(json.dumps(judgement.to_json(), ensure_ascii=False))
     else:

@@ -21,7 +21,7 @@ MAX_CELL_CHARS = 100_000
 MAX_EXTRA_CELLS = 200
 MAX_NAMES_SHOWN = 6
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
-DEFINES = re.compile(r"^(?:def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
+DEFINES = re.compile(r"^(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 GRADING_KEYS = ("grade", "solution", "locked", "points", "task")
 
 
@@ -233,6 +233,8 @@ class _Rebuild:
 
     def _report_metadata(self, name: str, released: NotebookNode, copies: list[Submitted]) -> None:
         """Flags and tags are restored anyway; say so when they had been changed."""
+        if renamed := [c.grade_id[:40] for c in copies if c.grade_id not in ("", name)]:
+            self.messages.append(f"cell {name} was renamed to {renamed[0]!r}: restored")
         right = tuple(released.metadata.nbgrader.get(key) for key in GRADING_KEYS)
         if any(c.grading != right for c in copies if c.grading):
             self.messages.append(f"the grading data of cell {name} was changed: restored")

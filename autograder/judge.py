@@ -5,9 +5,10 @@ Touches no gradebook and runs no student code in this process.
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from nbformat import NotebookNode
 
@@ -29,7 +30,7 @@ class JudgeError(ValueError):
 
 
 def judge(
-    notebook: NotebookNode,
+    notebook: Mapping[str, Any],
     unit: str,
     seed: int,
     *,
@@ -39,8 +40,9 @@ def judge(
 ) -> Judgement:
     """Judge a submission: all checks of the unit in the order of its notebook.
 
-    `notebook` may be cleaned already or not. `figures` gives what the grader measured; `limits`
-    and `isolation` are for tests. Raises JudgeError for an unknown unit.
+    `notebook` is a NotebookNode or plain JSON data, cleaned already or not. `figures` gives what
+    the grader measured; `limits` and `isolation` are for tests. Raises JudgeError for an unknown
+    unit.
     """
     checks_of(unit)
     release = _release(unit, _language(notebook))
@@ -94,7 +96,7 @@ def _release(unit: str, lang: str) -> NotebookNode:
     return build_release(unit, lang)
 
 
-def _language(notebook: NotebookNode) -> str:
+def _language(notebook: Mapping[str, Any]) -> str:
     """The language a notebook was released in; it changes texts only, so a guess does no harm."""
     from autograder.assignment import LANGUAGES
 

@@ -24,17 +24,15 @@ SEPARATORS = re.compile(r"[.:#/\\]+")
 @functools.cache
 def accepted_answers(path: Path = SOURCE_MAP) -> dict[str, set[str]]:
     """For each key the bare names of the right symbols. Raises Rejected (not_measured)."""
-    try:
-        concepts = yaml.safe_load(path.read_text(encoding="utf-8"))["concepts"]
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise _unusable(path, f"cannot be read ({type(error).__name__})") from error
     accepted: dict[str, set[str]] = {key: set() for key in KEYS}
-    for concept in concepts:
-        fields = concept.get("answers_for") or []
-        for field in [fields] if isinstance(fields, str) else fields:
-            if field not in accepted:
-                raise _unusable(path, f"{concept['id']} answers for an unknown key {field!r}")
-            accepted[field] |= {bare_name(part) for part in str(concept["symbol"]).split(",")}
+    try:
+        for concept in yaml.safe_load(path.read_text(encoding="utf-8"))["concepts"]:
+            for field in concept.get("answers_for", ()):
+                if field not in accepted:
+                    raise _unusable(path, f"{concept['id']} answers for unknown key {field!r}")
+                accepted[field].add(bare_name(concept["symbol"]))
+    except (OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise _unusable(path, f"cannot be read ({type(error).__name__})") from error
     for key, names in accepted.items():
         if not names:
             raise _unusable(path, f"nothing answers for {key}")

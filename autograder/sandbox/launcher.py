@@ -25,6 +25,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parent.parent
 NOBODY = 65534
+# Room in the address space for mapped libraries: a CUDA build of torch maps several GB of them.
+LIBRARY_BYTES = 8 << 30
 SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 INSTALL_HINT = "apt-get install bubblewrap"
 
@@ -35,7 +37,10 @@ class SandboxError(RuntimeError):
 
 @dataclass(frozen=True)
 class Limits:
-    """What one worker may use. Times in seconds by the grader's clock, sizes in bytes."""
+    """What one worker may use. Times in seconds by the grader's clock, sizes in bytes.
+
+    `memory_bytes` and `cpu_s` bound each of its processes; bubblewrap bounds their number.
+    """
 
     memory_bytes: int = 4 << 30
     cpu_s: int = 300
@@ -111,7 +116,8 @@ def start(isolation: str, limits: Limits, libraries: Sequence[Path] = ()) -> Pro
 
 def _rlimits(limits: Limits, isolation: str) -> dict[str, int]:
     return {
-        "AS": limits.memory_bytes,
+        "DATA": limits.memory_bytes,
+        "AS": limits.memory_bytes + LIBRARY_BYTES,
         "CPU": limits.cpu_s,
         "FSIZE": limits.file_bytes,
         "CORE": 0,

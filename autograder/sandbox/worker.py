@@ -32,9 +32,10 @@ def confine(limits: dict[str, Any]) -> None:
 
     Must hold before the first student's line runs. Hard limits, so they cannot be raised again.
     """
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-        file.write("1000")  # if memory runs out, the kernel takes the student, not the grader
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("1000")  # if memory runs out, the kernel takes the student, not the grader
     if limits["drop_to_uid"] >= 0:
         os.setgroups([])
         os.setresgid(*[limits["drop_to_uid"]] * 3)
@@ -133,7 +134,7 @@ def without_magics(source: str) -> str | None:
         pass
     if re.match(r"\s*%%(?!time|capture|prun)", source):
         return None
-    return re.sub(r"(?m)^(\s*)(%.*|!.*|\?.*|[\w.]+\?{1,2}\s*)$", r"\1pass", source)
+    return re.sub(r"(?m)^([ \t]*)(%.*|!.*|\?.*|[\w.]+\?{1,2}[ \t]*)$", r"\1pass", source)
 
 
 def describe(raised: BaseException) -> dict[str, Any]:

@@ -1,0 +1,192 @@
+"""The trusted side: the grader's own model, its inputs, the source map, the measured figures."""
+
+import json
+import random
+
+import pytest
+from grader_case import FIGURES, LIMITS, UNIT, fill_in, grade, submission
+
+from autograder.checks import cost_model, figures, lesson08, source_map
+from autograder.checks.asking import Rejected
+from autograder.checks.figures import FiguresError
+from autograder.judge import judge
+
+# The cost model
+
+
+def test_the_reference_agrees_with_the_lessons_arithmetic():
+    assert cost_model.expected_tokens([0.8, 0.7, 0.5]) == pytest.approx(2.64, abs=1e-12)
+    assert cost_model.expected_tokens([]) == 1.0
+    name, speedup = cost_model.choose(lesson08.EXAMPLE_METHODS, 10.0, 8)
+    assert (name, speedup) == ("block", pytest.approx(27.0625 / 11.0))
+    assert cost_model.choose(lesson08.EXAMPLE_METHODS, 10.0, 4)[0] == "tree"
+    assert cost_model.choose(lesson08.EXAMPLE_METHODS, 2.0, 5) == ("baseline", 1.0)
+
+
+@pytest.mark.parametrize("purpose", cost_model.PURPOSES)
+def test_tables_serve_their_purpose_and_leave_no_tie(purpose):
+    rng = random.Random(4)
+    for _ in range(50):
+        table = cost_model.random_table(rng, purpose)
+        assert cost_model.is_clear(*table.arguments)
+        assert len({m["name"] for m in table.methods}) == len(table.methods)
+        name, speedup = cost_model.choose(*table.arguments)
+        chosen = [m for m in table.methods if m["name"] == name]
+        if purpose == "none_faster":
+            assert (name, speedup) == ("baseline", 1.0)
+        if purpose == "at_budget":
+            assert chosen[0]["extra_memory_gb"] == table.budget_gb
+        if purpose == "over_budget":
+            free = cost_model.choose(table.methods, table.baseline_ms, 1e9)
+            assert free[0] != name
+
+
+def test_the_formulas_of_the_diagnosis_are_all_wrong_and_all_different():
+    rng = random.Random(1)
+    rates = [cost_model.random_rates(rng, n) for n in range(3, 12)]
+    found = [
+        cost_model.diagnose([(r, formula(r)) for r in rates]) for formula, _ in cost_model.MISTAKES
+    ]
+    assert found == [sentence for _, sentence in cost_model.MISTAKES]
+    assert cost_model.diagnose([(r, cost_model.expected_tokens(r)) for r in rates]) is None
+
+
+def test_the_rules_of_the_diagnosis_are_all_wrong_and_all_different():
+    rng = random.Random(1)
+    tables = [cost_model.random_table(rng, p) for p in cost_model.PURPOSES * 4]
+    for rule, sentence in cost_model.MISTAKEN_RULES:
+        answers = [(t, (rule(*t.arguments), 1.0)) for t in tables]
+        assert cost_model.diagnose_choices(answers) == sentence
+
+
+# The source map
+
+
+def test_the_courses_map_answers_every_key():
+    accepted = source_map.accepted_answers()
+    assert set(accepted) == set(source_map.KEYS) and all(accepted.values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "eagle_sample",
+        " eagle_sample ",
+        "eagle_sample()",
+        "`eagle_sample`",
+        "sglang/srt/speculative/eagle_utils.py::eagle_sample",
+        "sglang.srt.speculative.eagle_utils.eagle_sample",
+        "eagle_utils.py:eagle_sample",
+        "Any.eagle_sample",
+    ],
+)
+def test_spellings_of_a_symbol(text):
+    assert source_map.bare_name(text) == "eagle_sample" and source_map.is_one_name(text)
+
+
+@pytest.mark.parametrize("text", ["Eagle_Sample", "eagle_sampler", "eagle sample", "", "eagle_"])
+def test_what_is_no_spelling_of_it(text):
+    assert source_map.bare_name(text) != "eagle_sample" or not source_map.is_one_name(text)
+
+
+def write_map(path, **answers):
+    rows = [
+        {"id": field, "symbol": symbol, "answers_for": [field]} for field, symbol in answers.items()
+    ]
+    path.write_text(json.dumps({"concepts": [{"id": "none", "symbol": "x"}, *rows]}))
+    return path
+
+
+def test_a_map_of_ones_own(tmp_path):
+    path = write_map(tmp_path / "m.yml", **{key: f"C.{key}_f" for key in source_map.KEYS})
+    assert source_map.accepted_answers(path)["draft_ms"] == {"draft_ms_f"}
+
+
+@pytest.mark.parametrize("content", [None, "concepts: 3", "- 1", "a: [", "concepts: []"])
+def test_an_unusable_map_is_not_measured(tmp_path, content):
+    path = tmp_path / "m.yml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(Rejected) as caught:
+        source_map.accepted_answers(path)
+    assert caught.value.verdict == "not_measured" and "m.yml" in caught.value.reason
+
+
+def test_an_unknown_key_in_the_map_is_named(tmp_path):
+    with pytest.raises(Rejected, match="speed answers for unknown key 'speed'"):
+        source_map.accepted_answers(write_map(tmp_path / "m.yml", speed="x"))
+
+
+# The measured figures
+
+
+def test_figures_are_measured_once_a_day_machine_and_engine(tmp_path, monkeypatch):
+    calls = []
+
+    def measure():
+        calls.append(1)
+        return FIGURES
+
+    monkeypatch.setattr(figures, "_measure", measure)
+    cache = tmp_path / "deep" / "figures.json"
+    assert figures.measured(cache) == figures.measured(cache) == FIGURES
+    assert len(calls) == 1
+    monkeypatch.setattr(figures, "_key", lambda: {"day": "another"})
+    figures.measured(cache)
+    assert len(calls) == 2
+    for damage in ("{", "[]", '{"key": {"day": "another"}}'):
+        cache.write_text(damage)
+        assert figures.measured(cache) == FIGURES
+    assert len(calls) == 5
+    assert [path.name for path in cache.parent.iterdir()] == ["figures.json"]
+
+
+def test_live_cases_differ_by_seed_and_have_a_clear_answer():
+    cases = FIGURES.cases(random.Random(1))
+    assert cases != FIGURES.cases(random.Random(2))
+    assert all(cost_model.is_clear(FIGURES.methods, *case) for case in cases)
+    choices = {cost_model.choose(FIGURES.methods, *case)[0] for case in cases}
+    assert {"baseline", "ngram-4"} <= choices
+
+
+def test_without_a_model_the_live_check_is_not_measured():
+    def missing():
+        raise FiguresError("the grader could not measure: the default model is not installed")
+
+    judgement = judge(submission(), UNIT, 1, figures=missing, limits=LIMITS)
+    assert judgement["live"].verdict == "not_measured"
+    assert "not installed" in judgement["live"].reason
+    assert judgement.total == 4
+
+
+def test_a_missing_model_is_the_reason(monkeypatch):
+    from kernels.runtime import InputError
+
+    def missing(*args, **options):
+        raise InputError("model x.gguf not found; run `make course`")
+
+    monkeypatch.setattr("lessons.lib.model.loader.load_model", missing)
+    with pytest.raises(FiguresError, match="could not measure: model x.gguf not found"):
+        figures._measure()
+
+
+def test_nothing_is_measured_for_a_function_that_cannot_answer():
+    def must_not_run():
+        raise AssertionError("measured for nothing")
+
+    judgement = judge(submission(cost="pass"), UNIT, 1, figures=must_not_run, limits=LIMITS)
+    assert judgement["live"].verdict == "fail"
+
+
+def test_a_wrong_choice_on_measured_figures_fails_the_live_check():
+    judgement = grade(submission(cost=fill_in("wrong/cost_most_tokens")))
+    assert judgement["live"].verdict == "fail" and "cpu (test)" in judgement["live"].reason
+
+
+@pytest.mark.slow
+def test_the_grader_measures_on_its_own_engine():
+    measured = figures._measure()
+    assert [m["name"] for m in measured.methods] == ["ngram-2", "ngram-4", "ngram-8"]
+    assert measured.baseline_ms > 0 and measured.device
+    judgement = judge(submission(), UNIT, 1, figures=lambda: measured, limits=LIMITS)
+    assert judgement["live"].verdict == "pass", judgement["live"]
