@@ -126,7 +126,7 @@ def test_stop_as_the_first_token_gives_no_round(engine, monkeypatch):
 
 
 class NoisyTarget:
-    """The target with noise on its logits: a law of its own, which the ratio rule has to correct."""
+    """The target with noise on its logits: a law of its own for the ratio rule to correct."""
 
     memory_bytes = 0
 
