@@ -106,6 +106,11 @@ def release(classroom: Classroom, unit: str) -> bool:
     return True
 
 
+def shown(path: Path) -> str:
+    """A path as a person types it here."""
+    return os.path.relpath(path)
+
+
 def first_exception(result: dict) -> str:
     """What stopped nbgrader: the exception line of the first traceback in its log."""
     log = f"{result.get('log', '')}\n{result.get('error', '')}"
@@ -151,7 +156,7 @@ def main(argv: list[str]) -> int:
         classroom = create_classroom(path, lang)
         for unit in chosen_units(assignment.units(), args.unit, "lessons/"):
             state = "released" if release(classroom, unit) else "up to date"
-            print(f"{unit}: {state}: {classroom.notebook('release', unit)}")
+            print(f"{unit}: {state}: {shown(classroom.notebook('release', unit))}")
         return 0
     classroom = open_classroom(path, lang)
     for unit in chosen_units(classroom.units(), args.unit, f"{path}/release"):

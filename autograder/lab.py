@@ -59,9 +59,10 @@ def main(argv: list[str]) -> int:
         write_config(classroom.path)
         start_lab(classroom.path, ["--LabApp.default_url=/formgrader", *options])
     parser.add_argument("unit", nargs="?", help="such as lesson08; default: the newest")
+    parser.add_argument("--folder", type=Path, default=STUDENT, help="default: build/student")
     args, options = parser.parse_known_args(argv[1:])
     unit = chosen_units(units(), args.unit, "lessons/")[-1]
-    path, is_new = student_copy(unit, os.environ.get("COURSE_LANG") or "en")
+    path, is_new = student_copy(unit, os.environ.get("COURSE_LANG") or "en", args.folder)
     if is_new:
         print(f"your copy: {path}")
     else:

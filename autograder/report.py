@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from nbgrader.api import Gradebook, MissingEntry
 
-from autograder.classroom import Classroom, chosen_units, open_classroom
+from autograder.classroom import Classroom, chosen_units, open_classroom, shown
 from autograder.passrule import Mark, Outcome, decide
 from autograder.preprocessors import VERDICTS_FILE
 from autograder.rubric import read_rubric
@@ -126,8 +126,8 @@ def print_report(classroom: Classroom, everything: pd.DataFrame) -> None:
     if everything.empty:
         print(f"nobody has handed in anything under {classroom.path / 'submitted'}")
     else:
-        shown = everything.drop(columns="isolation").map(
+        rows = everything.drop(columns="isolation").map(
             lambda value: f"{value:g}" if isinstance(value, float) else value
         )
-        print(shown.to_string(index=False))
-    print(f"\n{classroom.path / 'report.csv'}\n{classroom.path / 'report.html'}")
+        print(rows.to_string(index=False))
+    print(f"\n{shown(classroom.path / 'report.csv')}\n{shown(classroom.path / 'report.html')}")

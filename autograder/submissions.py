@@ -15,7 +15,7 @@ from nbgrader.utils import parse_utc
 
 from autograder import decisions
 from autograder.assignment import ROOT
-from autograder.classroom import STAGING, Classroom, ClassroomError, first_exception
+from autograder.classroom import STAGING, Classroom, ClassroomError, first_exception, shown
 from autograder.intake import MAX_SUBMISSION_BYTES, Unreadable, clean
 from autograder.preprocessors import VERDICTS_FILE
 from autograder.seed import grader_seed
@@ -161,7 +161,7 @@ def write_feedback(classroom: Classroom, unit: str) -> list[Path]:
         else:
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(notice(unit, classroom.lang, status), encoding="utf-8")
-        print(f"{unit}  {student:24} {page}", flush=True)
+        print(f"{unit}  {student:24} {shown(page)}", flush=True)
         written.append(page)
     return written
 
