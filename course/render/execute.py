@@ -41,19 +41,20 @@ def execute(
     doc: Document,
     answers: dict[str, str],
     root: Path,
-    cache: Path | None = None,
+    key: str | None = None,
     progress: bool = True,
 ) -> Outputs:
     """The outputs of every cell of `doc`, in order.
 
     `answers` maps the label of an exercise cell to the code that replaces it. Cells run in `root`,
-    which is also on their import path. `cache` defaults to root/build/cache/outputs. Raises
-    QmdError, with file, line and label, when a cell fails or an exercise has no answer.
+    which is also on their import path. `key` is that of `outputs_key`, where the caller has it: a
+    file that changes meanwhile then does not part the two languages of a lesson. Raises QmdError,
+    with file, line and label, when a cell fails or an exercise has no answer.
     """
     sources = filled_in(doc, answers)
     if not sources:
         return []
-    store = (cache or root / "build/cache/outputs") / f"{outputs_key(doc, answers, root)}.json"
+    store = root / "build/cache/outputs" / f"{key or outputs_key(doc, answers, root)}.json"
     if store.exists():
         return [nbformat.from_dict(outputs) for outputs in json.loads(store.read_text("utf-8"))]
     outputs = _run(doc, sources, root, progress)

@@ -128,7 +128,9 @@ class _Edition:
 
     def write_page(self, source: Source) -> PageFacts:
         page = source.page
-        outputs = execute(page.doc, source.answers, self.root, progress=self.progress)
+        outputs = execute(
+            page.doc, source.answers, self.root, source.outputs_key, progress=self.progress
+        )
         solution = source.solution if self.site["instructor"] else None
         assembly = assemble(page.doc, outputs, solution)
         toc, body = to_html(page, assembly.markdown, self.urls)
