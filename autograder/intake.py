@@ -238,7 +238,7 @@ class _Rebuild:
         right = tuple(released.metadata.nbgrader.get(key) for key in GRADING_KEYS)
         if any(c.grading != right for c in copies if c.grading):
             self.messages.append(f"the grading data of cell {name} was changed: restored")
-        if tags := sorted({tag[:40] for c in copies for tag in c.tags}):
+        if tags := sorted({repr(tag[:40]) for c in copies for tag in c.tags}):
             self.messages.append(f"cell {name} was tagged {', '.join(tags[:4])}: tags are removed")
 
     def _report_locked(self) -> None:

@@ -169,6 +169,12 @@ def test_a_wrong_function_gets_a_reason(body, verdict, words):
     assert judgement["source_map"].points == 1
 
 
+def test_a_reason_is_one_printable_line():
+    body = "raise type('A\\nB', (Exception,), {})('x\\n\\x1b[31m\\ud800\\u2028y' * 500)"
+    reason = grade(submission(cost=f"def expected_tokens_per_round(x):\n    {body}"))["main"].reason
+    assert reason.isprintable() and len(reason) < 400 and "raised A B: x ?[31m?" in reason
+
+
 @pytest.mark.parametrize(
     "value",
     ["None", "{}", "[]", "{'draft_ms': object()}", "dict.fromkeys('abc', 1)", "{1: {2: {3: 4}}}"],
@@ -303,7 +309,8 @@ class Telling(Exception):
 def expected_tokens_per_round(conditional_acceptance):
     if list(conditional_acceptance) == [0.8, 0.7, 0.5]:
         return 2.64
-    raise Telling(repr(conditional_acceptance))
+    name = repr(conditional_acceptance)
+    raise type(name, (Telling,), {"__module__": "builtins"})(name)
 def choose_spec_method(methods, baseline_ms_per_token, memory_budget_gb):
     if methods and methods[0]["name"] == "tree":
         return ("block", 2.4) if memory_budget_gb == 8 else ("baseline", 1.0)

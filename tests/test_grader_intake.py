@@ -182,7 +182,7 @@ def test_grading_data_and_tags_are_restored_and_named():
     assert set(messages) == {
         "the grading data of cell main was changed: restored",
         "the grading data of cell acceptance_cost_model was changed: restored",
-        "cell boundary was tagged skip-execution: tags are removed",
+        "cell boundary was tagged 'skip-execution': tags are removed",
     }
 
 

@@ -3,6 +3,7 @@
 A check is straight-line code. Whatever is wrong raises Rejected; the judge makes it a verdict.
 """
 
+import builtins
 import math
 import random
 from dataclasses import dataclass
@@ -62,15 +63,17 @@ class Question:
         if outcome.kind == "missing":
             return Rejected(self._why_missing(name))
         if outcome.kind == "refused":
-            return Rejected(f"{name} returned something that is not plain data ({outcome.detail})")
+            what = f" ({outcome.detail})" if self.is_public else ""
+            return Rejected(f"{name} returned something that is not plain data{what}")
         if outcome.error_type == "NameError" and BLANK in outcome.detail:
             return Rejected(f"the blank in cell {self.cell} is not filled in")
         return Rejected(f"{name} raised {self._error_text(outcome)}")
 
     def _error_text(self, outcome: Outcome, is_public: bool | None = None) -> str:
-        shows_text = self.is_public if is_public is None else is_public
-        text = f": {outcome.detail[:200]}" if shows_text and outcome.detail else ""
-        where = f" (line {outcome.line} of your cell)" if outcome.line else ""
+        where = f" (line {outcome.line} of your cell)" if 0 < outcome.line < 10_000 else ""
+        if not (self.is_public if is_public is None else is_public):
+            return f"{built_in_name(outcome)}{where}"
+        text = f": {outcome.detail[:200]}" if outcome.detail else ""
         return f"{outcome.error_type}{text}{where}"
 
     def _why_missing(self, name: str) -> str:
@@ -82,6 +85,18 @@ class Question:
             text = LOST[ran.kind].format(limit=self.box.limits.cell_s, detail=ran.detail)
             return f"{name} is not defined: cell {self.cell} {text}"
         return f"{name} is not defined: define it in cell {self.cell}"
+
+
+def built_in_name(outcome: Outcome) -> str:
+    """The built-in exception that was raised or derived from.
+
+    A class of the student's own may carry a hidden input in its name; this one cannot.
+    """
+    for name in (outcome.error_type, *outcome.bases):
+        kind = getattr(builtins, name, None)
+        if isinstance(kind, type) and issubclass(kind, BaseException):
+            return name
+    return "an exception"
 
 
 def as_number(value: Any, name: str) -> float:

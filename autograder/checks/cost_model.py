@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Method = dict[str, Any]
+NUM_TABLES_PER_PURPOSE = 4
 CLEAR = 1e-6  # relative distance between two speedups that no rounding can close
 
 
@@ -219,6 +220,15 @@ def random_table(rng: random.Random, purpose: str) -> Table:
         table = _draw(rng, purpose)
         if is_clear(*table.arguments):
             return table
+
+
+def random_tables(rng: random.Random) -> list[Table]:
+    """Tables of every purpose, and as many more as it takes that no known mistake gets through."""
+    tables = [random_table(rng, purpose) for purpose in PURPOSES * NUM_TABLES_PER_PURPOSE]
+    for rule, _ in MISTAKEN_RULES:
+        while all(rule(*t.arguments) == choose(*t.arguments)[0] for t in tables):
+            tables.append(random_table(rng, rng.choice(PURPOSES)))
+    return tables
 
 
 # What decides the choice in a table.

@@ -10,7 +10,14 @@ from functools import partial
 from typing import Any
 
 from autograder.checks import cost_model, source_map
-from autograder.checks.asking import Question, Rejected, a_type, as_number, is_close
+from autograder.checks.asking import (
+    Question,
+    Rejected,
+    a_type,
+    as_number,
+    built_in_name,
+    is_close,
+)
 from autograder.checks.figures import Figures, FiguresError
 from autograder.sandbox.link import Outcome
 from autograder.sandbox.session import Sandbox
@@ -40,7 +47,6 @@ EXAMPLE_METHODS = [
     },
 ]
 NUM_RANDOM_RATES = 40
-NUM_TABLES_PER_PURPOSE = 4
 
 
 @dataclass(frozen=True)
@@ -70,8 +76,7 @@ def check_main(submission: Submission) -> str:
         raise Rejected(f"{TOKENS}: {problem}")
     if abs(example - EXAMPLE_TOKENS) >= 1e-12:
         raise Rejected(f"{TOKENS}({EXAMPLE_RATES}) gave {example!r}, not {EXAMPLE_TOKENS}")
-    purposes = cost_model.PURPOSES * NUM_TABLES_PER_PURPOSE
-    tables = [cost_model.random_table(rng, purpose) for purpose in purposes]
+    tables = cost_model.random_tables(rng)
     choices = [as_choice(hidden.call(CHOOSE, *table.arguments)) for table in tables]
     problem = cost_model.diagnose_choices(list(zip(tables, choices, strict=True)))
     if problem:
@@ -165,7 +170,7 @@ def _require_value_error(ask: Question, name: str, outcome: Outcome, what: str) 
     if outcome.kind != "error" or (outcome.error_type == "NameError" and "__" in outcome.detail):
         raise ask.rejected(name, outcome)
     if "ValueError" not in outcome.bases:
-        raise Rejected(f"{name} must raise ValueError for {what}, not {outcome.error_type}")
+        raise Rejected(f"{name} must raise ValueError for {what}, not {built_in_name(outcome)}")
 
 
 def _refuses_inside_choice(ask: Question, rng: random.Random) -> None:

@@ -119,7 +119,7 @@ def read_reply(reply: dict[str, Any]) -> Outcome:
         if reply.get("missing") is True:
             return Outcome("missing")
         if isinstance(reply.get("refused"), str):
-            return Outcome("refused", detail=reply["refused"][:100])
+            return Outcome("refused", detail=one_line(reply["refused"], 100))
         if isinstance(reply.get("error"), dict):
             return _read_error(reply["error"])
         if "output" in reply and reply.get("error") is None:
@@ -135,5 +135,11 @@ def read_reply(reply: dict[str, Any]) -> Outcome:
 def _read_error(error: dict[str, Any]) -> Outcome:
     bases = tuple(base for base in error["bases"] if isinstance(base, str))
     line = error["line"] if type(error["line"]) is int else 0
-    kind, text = str(error["type"])[:100], str(error["text"])[:500]
+    kind, text = one_line(str(error["type"]), 100), one_line(str(error["text"]), 500)
     return replace(Outcome("error"), error_type=kind, detail=text, bases=bases, line=line)
+
+
+def one_line(text: str, max_chars: int) -> str:
+    """A student's words as they may stand in a table: one line, printable, bounded."""
+    line = " ".join(text[: 4 * max_chars].split())
+    return "".join(char if char.isprintable() else "?" for char in line)[:max_chars]
