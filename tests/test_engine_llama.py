@@ -127,3 +127,16 @@ def test_cache_size_is_what_the_config_says(pairs):
     cache = KVCache(config, 2, 10, torch.bfloat16, torch.device("cpu"))
     stored = sum(t.numel() * t.element_size() for t in cache.keys + cache.values)
     assert stored == 2 * 10 * config.kv_bytes_per_token(2)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", ["llama", "qwen3"])
+def test_logits_on_cuda_equal_transformers(pairs, case, tmp_path):
+    reference, _ = pairs(case)
+    model, _ = load_model(write_folder(reference, tmp_path), "float32", "cuda")
+    ids = tokens(2, 60)
+    with torch.inference_mode():
+        expected = reference(ids).logits
+    cache = model.new_cache(2, 60)
+    parts = [model.forward(part.cuda(), cache) for part in ids.split([50, 1, 9], dim=1)]
+    assert relative_error(torch.cat(parts, dim=1).cpu(), expected) < 1e-4

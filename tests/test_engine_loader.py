@@ -143,6 +143,10 @@ def test_gguf_errors(reference, tmp_path, cache):
     junk.write_bytes(b"not a model at all")
     with pytest.raises(InputError, match=r"junk\.gguf: not a readable GGUF file"):
         load_model(junk)
+    cut = write_gguf(reference, tmp_path / "cut.gguf")
+    cut.write_bytes(cut.read_bytes()[:-5000])
+    with pytest.raises(InputError, match=r"cut\.gguf: not a readable GGUF file"):
+        load_model(cut)
     other = write_gguf(reference, tmp_path / "other.gguf")
     other.write_bytes(other.read_bytes().replace(b"blk.1.ffn_up.w", b"blk.1.ffn_xx.w"))
     with pytest.raises(InputError, match=r"layers\.1\.mlp\.up_proj\.weight is missing"):
@@ -195,3 +199,11 @@ def test_another_source_of_the_same_name_gets_its_own_entry(reference, tmp_path,
 def test_cache_folder_defaults_to_the_users(monkeypatch):
     monkeypatch.delenv(weight_cache.CACHE_VARIABLE, raising=False)
     assert weight_cache.cache_folder().name == "specdec-course"
+
+
+def test_unwritable_cache_says_what_to_set(reference, tmp_path, monkeypatch):
+    path = write_gguf(reference, tmp_path / "tiny.gguf")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(weight_cache.CACHE_VARIABLE, str(tmp_path / "file" / "cache"))
+    with pytest.raises(InputError, match="set SPECDEC_CACHE to a writable folder"):
+        load_model(path, "float32", "cpu")

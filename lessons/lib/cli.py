@@ -81,7 +81,7 @@ def _generate(options: argparse.Namespace) -> None:
         prompt_ids = engine.tokenizer.apply_chat_template([message])
     result = engine.generate(prompt_ids, options.max_new_tokens, sampling, proposer, options.depth)
     text = engine.tokenizer.decode(result.token_ids)
-    print(json.dumps(_report(result, text), indent=2) if options.json else text)
+    print(json.dumps(_report(prompt_ids, result, text), indent=2) if options.json else text)
 
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:
@@ -146,8 +146,9 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _report(result: GenerationResult, text: str) -> dict[str, object]:
+def _report(prompt_ids: list[int], result: GenerationResult, text: str) -> dict[str, object]:
     return {
+        "prompt_token_ids": prompt_ids,
         "token_ids": result.token_ids,
         "text": text,
         "num_rounds": len(result.rounds),

@@ -18,7 +18,7 @@ from kernels.runtime import InputError, synchronize
 from lessons.lib import metrics
 from lessons.lib.bench.workload import Prompt
 from lessons.lib.config import SamplingParams
-from lessons.lib.draft.registry import PROPOSERS, TARGET_ONLY, make_proposer
+from lessons.lib.draft.registry import TARGET_ONLY, make_proposer
 from lessons.lib.engine import Engine
 from lessons.lib.metrics import RoundRecord
 from lessons.lib.model.llama import LlamaModel
@@ -163,13 +163,14 @@ def measure_methods(
     max_new_tokens: int = 48,
     seed: int = 0,
     progress: bool = True,
+    methods: Sequence[str] = ("ngram",),
     temperature: float = 0.0,
 ) -> list[MethodMeasurement]:
-    """Target-only first, then every registered method at each depth, in the order of `depths`.
+    """Target-only first, then each method at each depth, in the order of `depths`.
 
     `seed` matters at a temperature above 0 only. Raises InputError when no prompt yields a round.
     """
-    specs = method_specs(list(PROPOSERS), depths)
+    specs = method_specs(methods, depths)
     sampling = SamplingParams(temperature=temperature, seed=seed)
     runs = run_interleaved(engine, prompts, specs, repeats, max_new_tokens, sampling, progress)
     return [summarise(runs, spec) for spec in specs]

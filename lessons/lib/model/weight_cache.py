@@ -16,8 +16,10 @@ from pathlib import Path
 
 import platformdirs
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+
+from kernels.runtime import InputError
 
 CACHE_VARIABLE = "SPECDEC_CACHE"
 _LAYOUT = 1  # raise when the meaning of what is stored changes
@@ -62,10 +64,16 @@ def _checksum_path(entry: Path) -> Path:
 
 def _store(entry: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
     """Write aside, then rename: a reader sees no entry or a whole one, never half of one."""
-    entry.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=entry.parent) as scratch:
-        weights, checksum = Path(scratch, "weights"), Path(scratch, "checksum")
-        save_file(tensors, weights, metadata)
-        checksum.write_text(sha256(weights))
-        weights.replace(entry)
-        checksum.replace(_checksum_path(entry))
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=entry.parent) as scratch:
+            weights, checksum = Path(scratch, "weights"), Path(scratch, "checksum")
+            save_file(tensors, weights, metadata)
+            checksum.write_text(sha256(weights))
+            weights.replace(entry)
+            checksum.replace(_checksum_path(entry))
+    except (OSError, SafetensorError) as error:
+        raise InputError(
+            f"cannot write the model cache {entry.parent} ({error}); "
+            f"set {CACHE_VARIABLE} to a writable folder"
+        ) from error
