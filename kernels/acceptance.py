@@ -9,7 +9,7 @@ accept_chain        coin * draft probability < target probability
 
 They have the laws of the engine's `verify_tree_greedy`, `verify_tree_delta_in_order`, and
 `verify_sampled` (on a chain also `verify_tree_without_replacement`). The random numbers come from
-the caller: coins[i] decides among the children of row i, final[b] draws the last token.
+the caller: coins[i] decides among the children of row i, finals[i] draws the last token at row i.
 The walk is the sequential part and a kernel; drawing the last token is a few passes over one row
 a request, which torch spreads over the card better than one program a request could.
 """
@@ -166,14 +166,14 @@ def accept_tree_greedy(target_token_ids: Tensor, links: TreeLinks) -> Acceptance
 
 
 def accept_tree_delta(
-    target_probs: Tensor, links: TreeLinks, coins: Tensor, final: Tensor
+    target_probs: Tensor, links: TreeLinks, coins: Tensor, finals: Tensor
 ) -> Acceptance:
     """Guesses without a law. Each child is accepted with its own target probability.
 
-    target_probs [total_nodes, vocab] float32; coins [total_nodes] and final [batch] float32,
-    uniform in [0, 1). Raises AssertionError on wrong shapes, dtypes or devices.
+    target_probs [total_nodes, vocab] float32; coins and finals [total_nodes] float32, uniform in
+    [0, 1). Raises AssertionError on wrong shapes, dtypes or devices.
     """
-    _check_links(links, target_probs, coins, final)
+    _check_links(links, target_probs, coins, finals)
     walk = _walk(links, DELTA, target_probs, target_probs, coins)
     rows = _end_rows(walk, links)
     law = target_probs[rows]
@@ -183,24 +183,24 @@ def accept_tree_delta(
     is_rejected = walk.tried_under == (rows - links.indptr[:-1])[request]
     gone = torch.zeros_like(law)
     gone.view(-1).scatter_add_(0, request * law.shape[1] + links.token_ids, is_rejected.float())
-    return _finish(walk, _draw(law.masked_fill(gone > 0, 0), law, final))
+    return _finish(walk, _draw(law.masked_fill(gone > 0, 0), law, finals[rows]))
 
 
 def accept_chain(
-    target_probs: Tensor, draft_probs: Tensor, links: TreeLinks, coins: Tensor, final: Tensor
+    target_probs: Tensor, draft_probs: Tensor, links: TreeLinks, coins: Tensor, finals: Tensor
 ) -> Acceptance:
     """Chains drawn from known laws: accept with min(1, target / draft), else draw the residual.
 
     draft_probs [total_nodes, vocab] float32: row i is the law that the child of node i was drawn
     from, rows of leaves are not read. The rest as for `accept_tree_delta`.
     """
-    _check_links(links, target_probs, coins, final)
+    _check_links(links, target_probs, coins, finals)
     assert draft_probs.shape == target_probs.shape and draft_probs.dtype == target_probs.dtype
     walk = _walk(links, CHAIN, target_probs, draft_probs.contiguous(), coins)
     rows = _end_rows(walk, links)
     law, is_leaf = target_probs[rows], links.first_child[rows] < 0
     excess = (law - draft_probs[rows]).clamp(min=0)
-    return _finish(walk, _draw(torch.where(is_leaf[:, None], law, excess), law, final))
+    return _finish(walk, _draw(torch.where(is_leaf[:, None], law, excess), law, finals[rows]))
 
 
 def _walk(links: TreeLinks, rule: int, target: Tensor, draft_probs: Tensor, coins: Tensor) -> Walk:
@@ -221,14 +221,14 @@ def _end_rows(walk: Walk, links: TreeLinks) -> Tensor:
     return rows.long().clamp(max=links.token_ids.shape[0] - 1)
 
 
-def _draw(law: Tensor, plain: Tensor, final: Tensor) -> Tensor:
+def _draw(law: Tensor, plain: Tensor, uniforms: Tensor) -> Tensor:
     """Inverse of the cumulative law, in float64 -> [batch] int64. Steps over probability zero.
 
     Where rounding rejected the last possible token nothing is left: the plain law is drawn.
     """
     law = torch.where(law.sum(-1, keepdim=True) > 0, law, plain)
     cumulative = law.double().cumsum(-1)
-    threshold = final.double()[:, None] * cumulative[:, -1:]
+    threshold = uniforms.double()[:, None] * cumulative[:, -1:]
     return torch.searchsorted(cumulative, threshold, right=True)[:, 0]
 
 
@@ -245,7 +245,7 @@ def _check_links(links: TreeLinks, *floats: Tensor) -> None:
     for tensor in (*links[:4], *floats):
         assert tensor.device == device and tensor.is_contiguous(), "one device, contiguous"
     if floats:
-        probs, coins, final = floats
-        assert probs.dim() == 2 and probs.shape[:1] == coins.shape == total, "a row a node"
-        assert final.shape == (links.indptr.shape[0] - 1,), f"final {tuple(final.shape)}"
+        probs, coins, finals = floats
+        assert probs.dim() == 2 and probs.shape[:1] == total, "a law a node"
+        assert coins.shape == finals.shape == total, "a coin and a final number a node"
         assert all(t.dtype == torch.float32 for t in floats), "laws and coins are float32"

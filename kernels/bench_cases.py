@@ -132,7 +132,7 @@ def acceptance_cases(
     tree, path = links(first, sibling), links([*nodes[1:], -1], [-1] * num_nodes)
     total = batch * num_nodes
     target, draft = torch.randn(2, total, model.vocab_size, device=device).softmax(-1)
-    coins, final = torch.rand(total, device=device), torch.rand(batch, device=device)
+    coins, finals = torch.rand(2, total, device=device)
     argmax = torch.tensor(first, device=device).clamp(min=0).repeat(batch)
     law_bytes, shape = batch * model.vocab_size * 4, f"batch {batch}, {num_nodes} nodes"
     yield Case(
@@ -146,16 +146,16 @@ def acceptance_cases(
     yield Case(
         "accept_delta",
         shape,
-        lambda: accept_tree_delta(target, tree, coins, final),
-        lambda: accept_tree_delta(target.cpu(), host(tree), coins.cpu(), final.cpu()),
+        lambda: accept_tree_delta(target, tree, coins, finals),
+        lambda: accept_tree_delta(target.cpu(), host(tree), coins.cpu(), finals.cpu()),
         None,
         law_bytes,
     )
     yield Case(
         "accept_chain",
         shape,
-        lambda: accept_chain(target, draft, path, coins, final),
-        lambda: accept_chain(target.cpu(), draft.cpu(), host(path), coins.cpu(), final.cpu()),
+        lambda: accept_chain(target, draft, path, coins, finals),
+        lambda: accept_chain(target.cpu(), draft.cpu(), host(path), coins.cpu(), finals.cpu()),
         None,
         2 * law_bytes,
     )

@@ -136,6 +136,13 @@ if triton is not None:
         return acc, row_max, row_sum
 
     @triton.jit
+    def split_range(kv_len, BLOCK_N: tl.constexpr, NUM_SPLITS: tl.constexpr):  # type: ignore[no-untyped-def]
+        """Positions of this program's part of the KV axis: whole tiles, none for the last parts."""
+        tokens = tl.cdiv(tl.cdiv(kv_len, BLOCK_N), NUM_SPLITS) * BLOCK_N
+        begin = tl.program_id(2) * tokens
+        return begin, tl.minimum(begin + tokens, kv_len)
+
+    @triton.jit
     def tree_attention_kernel(  # type: ignore[no-untyped-def]
         q, k_cache, v_cache,
         out,  # [total_tokens, num_heads, HEAD_DIM], written where NUM_SPLITS is 1, else:
@@ -147,20 +154,16 @@ if triton is not None:
         BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
         NUM_SPLITS: tl.constexpr, UPCAST: tl.constexpr,
     ):  # fmt: skip
-        """One program: one request and KV head, one tile of query rows, one part of the KV axis.
-
-        A tile holds BLOCK_M // GROUP nodes with the GROUP query heads that share the KV head.
-        """
-        request = tl.program_id(0) // num_kv_heads
-        kv_head = tl.program_id(0) % num_kv_heads
+        """One program: one request and KV head, one tile of rows (nodes_per_tile nodes with the
+        GROUP query heads that share the KV head), one part of the KV axis."""
+        request, kv_head = tl.program_id(0) // num_kv_heads, tl.program_id(0) % num_kv_heads
         first = tl.load(qo_indptr + request)
         num_nodes = tl.load(qo_indptr + request + 1) - first
         nodes_per_tile: tl.constexpr = BLOCK_M // GROUP
         if tl.program_id(1) * nodes_per_tile >= num_nodes:
             return
 
-        rows = tl.arange(0, BLOCK_M)
-        dims = tl.arange(0, BLOCK_D)
+        rows, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
         node = tl.program_id(1) * nodes_per_tile + rows // GROUP
         is_row = (rows < nodes_per_tile * GROUP) & (node < num_nodes)
         token = (first + node).to(tl.int64)
@@ -170,25 +173,23 @@ if triton is not None:
         q_tile = tl.load(q + q_offsets, mask=q_mask, other=0.0)
         if UPCAST:
             q_tile = q_tile.to(tl.float32)
-
         context_len = tl.load(context_lens + request)
-        kv_len = context_len + num_nodes
-        split_tokens = tl.cdiv(tl.cdiv(kv_len, BLOCK_N), NUM_SPLITS) * BLOCK_N
-        begin = tl.program_id(2) * split_tokens
-        end = tl.minimum(begin + split_tokens, kv_len)
+        begin, end = split_range(context_len + num_nodes, BLOCK_N, NUM_SPLITS)
         pages = block_table + request.to(tl.int64) * max_pages
         row_bits = mask_bits + token * num_words
-        acc = tl.zeros((BLOCK_M, BLOCK_D), dtype=tl.float32)
-        row_max = tl.full((BLOCK_M,), float("-inf"), dtype=tl.float32)
-        row_sum = tl.zeros((BLOCK_M,), dtype=tl.float32)
-        acc, row_max, row_sum = attend_range(
-            q_tile, (acc, row_max, row_sum), begin, tl.minimum(end, context_len), context_len,
-            is_row, row_bits, k_cache, v_cache, pages, kv_head, num_kv_heads, scale_log2,
+        state = (
+            tl.zeros((BLOCK_M, BLOCK_D), tl.float32),
+            tl.full((BLOCK_M,), float("-inf"), tl.float32),
+            tl.zeros((BLOCK_M,), tl.float32),
+        )
+        state = attend_range(
+            q_tile, state, begin, tl.minimum(end, context_len), context_len, is_row, row_bits,
+            k_cache, v_cache, pages, kv_head, num_kv_heads, scale_log2,
             HEAD_DIM, PAGE_SIZE, BLOCK_N, BLOCK_D, False, UPCAST,
         )  # fmt: skip
         acc, row_max, row_sum = attend_range(
-            q_tile, (acc, row_max, row_sum), tl.maximum(begin, context_len), end, context_len,
-            is_row, row_bits, k_cache, v_cache, pages, kv_head, num_kv_heads, scale_log2,
+            q_tile, state, tl.maximum(begin, context_len), end, context_len, is_row, row_bits,
+            k_cache, v_cache, pages, kv_head, num_kv_heads, scale_log2,
             HEAD_DIM, PAGE_SIZE, BLOCK_N, BLOCK_D, True, UPCAST,
         )  # fmt: skip
 
@@ -198,9 +199,9 @@ if triton is not None:
             tl.store(out + q_offsets, acc.to(out.dtype.element_ty), mask=q_mask)
         else:
             part = tl.program_id(2).to(tl.int64) * total_tokens * num_kv_heads * GROUP
-            tl.store(part_out + part * HEAD_DIM + q_offsets, acc, mask=q_mask)
             lse = row_max + tl.log2(tl.where(row_sum > 0, row_sum, 1.0))
             tl.store(part_lse + part + row, lse, mask=is_row)
+            tl.store(part_out + part * HEAD_DIM + q_offsets, acc, mask=q_mask)
 
     @triton.jit
     def combine_splits_kernel(  # type: ignore[no-untyped-def]

@@ -98,12 +98,11 @@ def links_of(trees, num_padding_requests=1, device="cpu"):
 
 
 def laws_and_coins(links, vocab_size, seed, sharpness=2.0):
-    """target_probs, draft_probs [nodes, vocab], coins [nodes], final [batch] on the CPU."""
+    """target_probs, draft_probs [nodes, vocab], coins and finals [nodes] on the CPU."""
     generator = torch.Generator().manual_seed(seed)
-    num_nodes, batch = links.token_ids.shape[0], links.indptr.shape[0] - 1
+    num_nodes = links.token_ids.shape[0]
     normal = torch.randn(2, num_nodes, vocab_size, generator=generator) * sharpness
-    uniform = torch.rand(num_nodes + batch, generator=generator)
-    return *normal.softmax(-1), uniform[:num_nodes], uniform[num_nodes:]
+    return *normal.softmax(-1), *torch.rand(2, num_nodes, generator=generator)
 
 
 def drawn_chains(draft_law, sizes, seed):

@@ -89,21 +89,21 @@ def test_walks_of_trees(seed):
     rng = random.Random(seed)
     trees = [random_tree(20, 4, rng), DraftTree.chain([1]), random_tree(9, 4, rng)]
     links = links_of(trees, num_padding_requests=2)
-    target, _, coins, final = laws_and_coins(links, 4, seed)
+    target, _, coins, finals = laws_and_coins(links, 4, seed)
     argmax = target.argmax(-1)
     longest = assert_same_walk(acceptance.GREEDY, links, argmax, argmax, argmax)
     longest += assert_same_walk(acceptance.DELTA, links, target, target, coins)
     assert longest > 2  # something was accepted
     assert accept_tree_greedy(argmax, links).next_tokens[-2:].tolist() == [-1, -1]
-    assert accept_tree_delta(target, links, coins, final).path_lens[-2:].tolist() == [0, 0]
+    assert accept_tree_delta(target, links, coins, finals).path_lens[-2:].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_walks_of_chains(seed):
     links = links_of(drawn_chains(torch.tensor([0.4, 0.3, 0.2, 0.1]), (6, 1, 8), seed))
-    target, draft, coins, final = laws_and_coins(links, 4, seed, sharpness=0.5)
+    target, draft, coins, finals = laws_and_coins(links, 4, seed, sharpness=0.5)
     assert assert_same_walk(acceptance.CHAIN, links, target, draft, coins) > 1
-    assert accept_chain(target, draft, links, coins, final).next_tokens[-1] == -1
+    assert accept_chain(target, draft, links, coins, finals).next_tokens[-1] == -1
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

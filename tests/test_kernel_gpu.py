@@ -55,25 +55,25 @@ def test_acceptance(seed):
     rng, vocab_size = random.Random(seed), 50000
     trees = [random_tree(rng.randint(1, 64), 6, rng) for _ in range(32)]
     links = links_of(trees)
-    target, _, coins, final = laws_and_coins(links, 6, seed)
+    target, _, coins, finals = laws_and_coins(links, 6, seed)
     target = torch.nn.functional.pad(target, (0, vocab_size - 6))
     on_card = acceptance.TreeLinks(*(t.cuda() for t in links[:4]), links.max_path_len)
     argmax = target.argmax(-1)
     pairs = [
         (accept_tree_greedy(argmax.cuda(), on_card), accept_tree_greedy(argmax, links)),
         (
-            accept_tree_delta(target.cuda(), on_card, coins.cuda(), final.cuda()),
-            accept_tree_delta(target, links, coins, final),
+            accept_tree_delta(target.cuda(), on_card, coins.cuda(), finals.cuda()),
+            accept_tree_delta(target, links, coins, finals),
         ),
     ]
     chains = links_of(drawn_chains(torch.full((6,), 1 / 6), [8] * 32, seed))
-    target, draft, coins, final = laws_and_coins(chains, 6, seed, sharpness=0.5)
+    target, draft, coins, finals = laws_and_coins(chains, 6, seed, sharpness=0.5)
     on_card = acceptance.TreeLinks(*(t.cuda() for t in chains[:4]), chains.max_path_len)
-    inputs = [t.cuda() for t in (target, draft)], [t.cuda() for t in (coins, final)]
+    inputs = [t.cuda() for t in (target, draft)], [t.cuda() for t in (coins, finals)]
     pairs.append(
         (
             accept_chain(*inputs[0], on_card, *inputs[1]),
-            accept_chain(target, draft, chains, coins, final),
+            accept_chain(target, draft, chains, coins, finals),
         )
     )
     for card, host in pairs:
@@ -150,18 +150,18 @@ def test_replay_with_changed_inputs(num_splits):
 def test_acceptance_needs_no_host():
     """The whole acceptance is captured: a hidden wait for the device would fail the capture."""
     links = links_of([random_tree(16, 6, random.Random(0))], 0, "cuda")
-    target, _, coins, final = (t.cuda() for t in laws_and_coins(links, 6, 0))
+    target, _, coins, finals = (t.cuda() for t in laws_and_coins(links, 6, 0))
 
     def run(inputs):
-        out = accept_tree_delta(inputs["target"], links, inputs["coins"], inputs["final"])
+        out = accept_tree_delta(inputs["target"], links, inputs["coins"], inputs["finals"])
         return out._asdict()
 
     def allocate(key):
-        return {"target": target.clone(), "coins": coins.clone(), "final": final.clone()}
+        return {"target": target.clone(), "coins": coins.clone(), "finals": finals.clone()}
 
     key = GraphKey(1, 16, 0)
     graphs = GraphBuckets(run, allocate, [key], backend=CudaBackend())
-    inputs = {"target": target, "coins": coins, "final": final}
+    inputs = {"target": target, "coins": coins, "finals": finals}
     captured = graphs(key, inputs)
     for name, tensor in run(inputs).items():
         assert torch.equal(captured[name], tensor)

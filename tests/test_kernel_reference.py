@@ -30,17 +30,18 @@ CASE = AttentionCase((11, 0, 4), (13, 1, 70), num_padding_rows=2)
 
 
 class GivenCoins:
-    """A RandomSource of the numbers a kernel was given: one coin for each depth."""
+    """A RandomSource of the numbers a kernel was given: one coin and one final for each depth."""
 
-    def __init__(self, coins, final):
-        self.coins, self.final = coins, float(final)
+    def __init__(self, coins, finals):
+        self.coins, self.finals = coins, finals
 
     def accepts(self, probability, position):
         return self.coins[position] < probability
 
     def draw(self, probs, position):
         cumulative = probs.double().cumsum(0)
-        return int(torch.searchsorted(cumulative, self.final * cumulative[-1], right=True))
+        threshold = self.finals[position].double() * cumulative[-1]
+        return int(torch.searchsorted(cumulative, threshold, right=True))
 
 
 @pytest.mark.parametrize("attend", [tree_attention, tree_attention_ref])
@@ -110,14 +111,14 @@ def test_acceptance_agrees_with_the_rules_of_the_engine(seed):
     rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     trees = [random_tree(size, 4, rng) for size in (12, 1, 25)]
     links = links_of(trees)
-    target, _, coins, final = laws_and_coins(links, 4, seed)
-    depth_coins = torch.rand(links.max_path_len, generator=generator)
-    coins = torch.cat([depth_coins[torch.tensor(tree.depths)] for tree in trees])
+    target = laws_and_coins(links, 4, seed)[0]
+    coin_of_depth, final_of_depth = torch.rand(2, links.max_path_len, generator=generator)
+    depths = torch.tensor([depth for tree in trees for depth in tree.depths])
     laws = target.split([tree.num_nodes for tree in trees])
     greedy = accept_tree_greedy(target.argmax(-1), links)
-    delta = accept_tree_delta(target, links, coins, final)
+    delta = accept_tree_delta(target, links, coin_of_depth[depths], final_of_depth[depths])
     for request, tree in enumerate(trees):
-        random_numbers = GivenCoins(depth_coins, final[request])
+        random_numbers = GivenCoins(coin_of_depth, final_of_depth)
         for batch, alone in [
             (greedy, verify_tree_greedy(tree, laws[request].argmax(-1))),
             (delta, verify_tree_delta_in_order(tree, laws[request], random_numbers, 0)),
@@ -132,12 +133,14 @@ def test_chain_acceptance_agrees_with_the_rule_of_the_engine(seed):
     sizes = (5, 1, 8)
     chains = drawn_chains(draft_law, sizes, seed)
     links = links_of(chains)
-    target, _, coins, final = laws_and_coins(links, 4, seed, sharpness=0.7)
+    target, _, coins, finals = laws_and_coins(links, 4, seed, sharpness=0.7)
     draft = draft_law.expand_as(target).contiguous()
-    batch = accept_chain(target, draft, links, coins, final)
-    parts = zip(chains, target.split(sizes), draft.split(sizes), coins.split(sizes), strict=True)
-    for request, (chain, *laws, own_coins) in enumerate(parts):
-        random_numbers = GivenCoins(own_coins, final[request])
+    batch = accept_chain(target, draft, links, coins, finals)
+    rows = zip(*(t.split(sizes) for t in (target, draft, coins, finals)), strict=True)
+    for request, (chain, (*laws, own_coins, own_finals)) in enumerate(
+        zip(chains, rows, strict=True)
+    ):
+        random_numbers = GivenCoins(own_coins, own_finals)
         alone = verify_tree_without_replacement(chain, *laws, random_numbers, 0)
         assert_same(batch, request, alone)
 
@@ -154,9 +157,8 @@ def test_delta_draws_the_law_of_the_target():
     num_trials, law = 5000, torch.tensor([0.5, 0.2, 0.2, 0.1])
     links = links_of([DraftTree((2, 1, 3), (-1, 0, 0))] * num_trials, 0)
     generator = torch.Generator().manual_seed(0)
-    coins = torch.rand(3 * num_trials, generator=generator)
-    final = torch.rand(num_trials, generator=generator)
-    out = accept_tree_delta(law.repeat(3 * num_trials, 1), links, coins, final)
+    coins, finals = torch.rand(2, 3 * num_trials, generator=generator)
+    out = accept_tree_delta(law.repeat(3 * num_trials, 1), links, coins, finals)
     first = torch.where(
         out.path_lens == 1, out.next_tokens, torch.tensor([2, 1, 3])[out.paths[:, 1].long()]
     )
@@ -183,6 +185,18 @@ def test_head_against_the_full_vocabulary():
         head(*head_case(4, 32, 50, torch.bfloat16), 5) for head in (draft_topk, draft_topk_ref)
     )
     assert_rows_close(rounded[0].bfloat16(), exact[0], torch.bfloat16)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_attention_on_random_batches(seed):
+    """Batches of 1 to 8, trees of up to 64 nodes, contexts of 0 to 500, pages of 1, 4 and 16."""
+    rng = random.Random(seed)
+    batch = rng.randint(1, 8)
+    AttentionCase(
+        context_lens=tuple(rng.choice([0, rng.randint(1, 500)]) for _ in range(batch)),
+        num_nodes=tuple(rng.randint(1, 64) for _ in range(batch)),
+        page_size=rng.choice([1, 4, 16]),
+    ).check(torch.float32)
 
 
 def test_a_row_that_sees_nothing_is_zero():
