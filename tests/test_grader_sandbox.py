@@ -3,6 +3,7 @@
 import math
 import os
 import socket
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -333,6 +334,7 @@ def test_there_is_no_network():
     with socket.create_server(("127.0.0.1", 0)) as server:
         source = f"""
 import socket
+import sys
 def f(): socket.create_connection(("127.0.0.1", {server.getsockname()[1]}), timeout=2)
 """
         outcome = run(source, "bubblewrap")
@@ -471,3 +473,24 @@ def test_a_bubblewrap_that_does_not_work_counts_as_none(monkeypatch, capsys):
 def test_memory_is_bounded_at_once(isolation, grab):
     outcome = run(f"def f(): return bool({grab})", isolation, replace(LIMITS, memory_bytes=1 << 30))
     assert outcome.kind == "error" and outcome.error_type in ("MemoryError", "OSError")
+
+
+def test_a_python_reached_through_links_is_shown_under_each_name(tmp_path, monkeypatch):
+    """Version managers link one folder to another; a home folder is never shown on the way."""
+    alias = tmp_path / "versions" / "3.x"
+    alias.parent.mkdir()
+    alias.symlink_to(sys.base_prefix)
+    (tmp_path / "bin").mkdir()
+    name = Path(sys.executable).resolve().name
+    (tmp_path / "bin" / "python").symlink_to(alias / "bin" / name)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    homes = launcher._python_homes()
+    assert alias in homes and tmp_path not in homes
+
+
+def test_a_repository_inside_the_python_folder_is_covered(monkeypatch):
+    inside = Path(sys.base_prefix) / "course"
+    monkeypatch.setattr(launcher, "REPO", inside)
+    command = launcher._system_binds()
+    assert command[command.index("--tmpfs") + 1] == str(inside)
+    assert command.index("--tmpfs") > command.index(str(Path(sys.base_prefix)))

@@ -192,16 +192,27 @@ def _system_binds() -> list[str]:
             command += ["--ro-bind", str(link), str(link)]
     command += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
     command += ["--ro-bind-try", "/etc/alternatives", "/etc/alternatives"]
-    shown, base, prefix = [Path("/usr")], Path(sys.base_prefix), Path(sys.prefix)
-    if not base.is_relative_to("/usr"):
-        command += _bind(base, base)
-        shown.append(base)
+    shown, prefix = [Path("/usr")], Path(sys.prefix)
+    for home in _python_homes():
+        if not any(home.is_relative_to(place) for place in shown):
+            command += _bind(home, home)
+            shown.append(home)
     if any(REPO.is_relative_to(place) for place in shown):
         command += ["--tmpfs", str(REPO)]
         shown = [place for place in shown if not prefix.is_relative_to(REPO)]
     if not any(prefix.is_relative_to(place) for place in shown):
         command += _bind(prefix, prefix)
     return command
+
+
+def _python_homes() -> list[Path]:
+    """The base Python's folder under every name by which the venv's interpreter leads to it."""
+    homes, hop = [Path(sys.base_prefix), Path(sys.base_prefix).resolve()], Path(sys.executable)
+    while hop.is_symlink():
+        hop = hop.parent / os.readlink(hop)
+        homes.append(Path(os.path.normpath(hop)).parent.parent)
+    library = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}", "os.py")
+    return [home for home in homes if (home / library).is_file()]
 
 
 def _bind(source: Path, target: Path) -> list[str]:

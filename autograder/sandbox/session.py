@@ -134,7 +134,8 @@ def find_isolation() -> str:
             continue
     print(
         "WARNING: NO SANDBOX. Student code runs with resource limits only: it can read your files"
-        f" and use the network. Before grading a class: {launcher.INSTALL_HINT}",
+        f" and use the network. Before grading a class: {launcher.INSTALL_HINT} (if it is there"
+        " already, this machine forbids it to make namespaces)",
         file=sys.stderr,
     )
     return "rlimits"
