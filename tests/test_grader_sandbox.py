@@ -401,6 +401,14 @@ def test_starts_are_bounded():
         assert box.num_starts == 3
 
 
+def test_the_time_of_a_whole_notebook_is_bounded():
+    source = "import time\ndef f(): time.sleep(0.4)\ndef g(): return 1"
+    with started(source, "rlimits", Limits(total_s=1.5)) as box:
+        kinds = [box.call("f").kind for _ in range(6)]
+        assert kinds[0] == "value" and kinds[-1] == "timeout"
+        assert box.call("g").detail == "used up the time for the whole notebook: too slow"
+
+
 def test_later_cells_cannot_rebind_what_an_exercise_defines():
     cells = [
         Cell("cell", "exercise", "def f(): return g()\ndef g(): return 1", pin=("f", "g")),

@@ -15,11 +15,11 @@ from autograder.verdict import VerdictName
 
 REL_TOL = 1e-9
 BLANK = "______"
-# How a killed or silent worker is put to the student.
-LOST = {
-    "timeout": "did not finish within {limit:g} s: is there an endless loop?",
-    "died": "ended the whole process ({detail}): does it call exit, or take too much memory?",
-    "garbled": "wrote into the grader's channel ({detail})",
+# What a student may ask about a worker that was lost.
+ADVICE = {
+    "timeout": "",
+    "died": ": does it call exit, or take too much memory?",
+    "garbled": ": does it write to files it did not open?",
 }
 
 
@@ -58,8 +58,7 @@ class Question:
     def rejected(self, name: str, outcome: Outcome) -> Rejected:
         """Why an outcome is not a value, in words a student can act on."""
         if outcome.is_lost:
-            text = LOST[outcome.kind].format(limit=self.box.limits.call_s, detail=outcome.detail)
-            return Rejected(f"{name} {text}", "invalid")
+            return Rejected(f"{name} {outcome.detail}{ADVICE[outcome.kind]}", "invalid")
         if outcome.kind == "missing":
             return Rejected(self._why_missing(name))
         if outcome.kind == "refused":
@@ -82,8 +81,7 @@ class Question:
             error = self._error_text(ran, is_public=True)
             return f"{name} is not defined: cell {self.cell} stopped with {error}"
         if ran is not None and ran.is_lost:
-            text = LOST[ran.kind].format(limit=self.box.limits.cell_s, detail=ran.detail)
-            return f"{name} is not defined: cell {self.cell} {text}"
+            return f"{name} is not defined: cell {self.cell} {ran.detail}{ADVICE[ran.kind]}"
         return f"{name} is not defined: define it in cell {self.cell}"
 
 

@@ -51,6 +51,7 @@ class Limits:
     start_s: float = 60.0
     cell_s: float = 20.0
     call_s: float = 10.0
+    total_s: float = 180.0
     max_restarts: int = 6
 
 

@@ -52,7 +52,7 @@ class Worker:
         hello = self._receive(time.monotonic() + limits.start_s)
         if isinstance(hello, Outcome):
             self.close()
-            raise SandboxError(f"the worker did not start ({hello.kind}: {hello.detail})")
+            raise SandboxError(f"the worker did not start ({hello.kind})")
 
     def close(self) -> None:
         self.process.kill()
@@ -65,12 +65,12 @@ class Worker:
             self.process.channel.settimeout(timeout_s)
             self.process.channel.sendall(wire.dumps({"id": self.num_requests, **request}))
         except TimeoutError:
-            return self._lost("timeout", "it took no requests")
+            return self._lost("timeout", "took no more requests")
         except OSError:
             return self._lost("died", self._exit_text())
         reply = self._receive(deadline)
         if isinstance(reply, dict) and reply.get("id") != self.num_requests:
-            return self._lost("garbled", "it answered a question that was not asked")
+            return self._lost("garbled", "answered a question that was not asked")
         return reply
 
     def _receive(self, deadline: float) -> Outcome | dict[str, Any]:
@@ -78,9 +78,9 @@ class Worker:
         while b"\n" not in self.buffer:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
-                return self._lost("timeout", "it did not finish in time")
+                return self._lost("timeout", "did not finish in time: is there an endless loop?")
             if len(self.buffer) > wire.MAX_MESSAGE_BYTES:
-                return self._lost("garbled", "it sent more than the answer may hold")
+                return self._lost("garbled", "sent more than an answer may hold")
             try:
                 self.process.channel.settimeout(min(remaining, 0.5))
                 chunk = self.process.channel.recv(1 << 16)
@@ -95,7 +95,7 @@ class Worker:
             self.buffer += chunk
         line, _, self.buffer = self.buffer.partition(b"\n")
         if self.buffer or len(line) > wire.MAX_MESSAGE_BYTES:
-            return self._lost("garbled", "it sent more than the answer")
+            return self._lost("garbled", "sent more than the answer")
         try:
             return wire.loads(line)
         except wire.WireError as error:
@@ -105,8 +105,8 @@ class Worker:
         try:
             code = self.process.popen.wait(timeout=2.0)
         except Exception:
-            return "it closed its connection"
-        return f"it ended with status {code}"
+            return "closed its connection to the grader"
+        return f"ended the whole process (status {code})"
 
     def _lost(self, kind: OutcomeKind, detail: str) -> Outcome:
         self.close()
@@ -129,7 +129,7 @@ def read_reply(reply: dict[str, Any]) -> Outcome:
             raise wire.WireError("arguments are no list")
         return Outcome("value", value=wire.from_wire(reply["value"]), args=tuple(args))
     except (wire.WireError, KeyError, TypeError, RecursionError):
-        return Outcome("garbled", detail="it sent an answer that is not plain data")
+        return Outcome("garbled", detail="sent an answer that is not plain data")
 
 
 def _read_error(error: dict[str, Any]) -> Outcome:

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from autograder.sandbox.launcher import Limits, SandboxError
 from autograder.sandbox.link import Outcome, Worker, read_reply
 
 IMPORTS_COURSE = re.compile(r"^\s*(?:from|import)\s+(?:kernels|lessons)\b", re.MULTILINE)
+TIME_USED_UP = Outcome("timeout", detail="used up the time for the whole notebook: too slow")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Sandbox:
         self.cells: list[Cell] = []
         self.cell_outcomes: dict[str, Outcome] = {}
         self.num_starts = 0
+        self.spent_s = 0.0
         self._worker: Worker | None = None
 
     def __enter__(self) -> "Sandbox":
@@ -55,7 +58,8 @@ class Sandbox:
     def run_cells(self, cells: Sequence[Cell]) -> dict[str, Outcome]:
         """Run cells in order in a fresh worker, errors tolerated. Raises SandboxError."""
         self._stop()
-        self.cells, self.cell_outcomes, self.num_starts = list(cells), {}, 0
+        self.cells, self.cell_outcomes = list(cells), {}
+        self.num_starts, self.spent_s = 0, 0.0
         self._ready()
         return self.cell_outcomes
 
@@ -69,27 +73,33 @@ class Sandbox:
         return self._ask({"op": "get", "name": name})
 
     def _ask(self, request: dict[str, Any]) -> Outcome:
-        lost = self._ready()
-        if lost is not None or self._worker is None:
-            return lost or Outcome("died", detail="no worker")
-        return self._keep(self._worker.ask(request, self.limits.call_s))
+        worker = self._ready()
+        if isinstance(worker, Outcome):
+            return worker
+        return self._exchange(worker, request, self.limits.call_s)
 
-    def _keep(self, reply: Outcome | dict[str, Any]) -> Outcome:
-        if isinstance(reply, dict):
-            reply = read_reply(reply)
-        if reply.is_lost:
+    def _exchange(self, worker: Worker, request: dict[str, Any], timeout_s: float) -> Outcome:
+        """One request, on the notebook's account of time."""
+        started = time.monotonic()
+        left_s = max(self.limits.total_s - self.spent_s, 0.0)
+        reply = worker.ask(request, min(timeout_s, left_s))
+        self.spent_s += time.monotonic() - started
+        outcome = read_reply(reply) if isinstance(reply, dict) else reply
+        if outcome.is_lost:
             self._stop()
-        return reply
+        return TIME_USED_UP if outcome.kind == "timeout" and left_s < timeout_s else outcome
 
-    def _ready(self) -> Outcome | None:
-        """Have a worker that has run the cells; None, or why there is none."""
+    def _ready(self) -> Worker | Outcome:
+        """A worker that has run the cells, or why there is none."""
         while self._worker is None:
+            if self.spent_s >= self.limits.total_s:
+                return TIME_USED_UP
             if self.num_starts > self.limits.max_restarts:
-                return Outcome("died", detail="it stopped the grader's worker again and again")
+                return Outcome("died", detail="stopped the grader's worker again and again")
             self.num_starts += 1
             self._worker = Worker(self.isolation, self.limits, course_libraries(self.cells))
             self._run_all(self._worker)
-        return None
+        return self._worker
 
     def _run_all(self, worker: Worker) -> None:
         """Run the cells; one that ends the worker is recorded and left out of the next start."""
@@ -97,7 +107,7 @@ class Sandbox:
             if self._is_left_out(cell):
                 continue
             request = {"op": "cell", "cell": cell.id, "source": cell.source, "pin": [*cell.pin]}
-            outcome = self._keep(worker.ask(request, self.limits.cell_s))
+            outcome = self._exchange(worker, request, self.limits.cell_s)
             self.cell_outcomes[cell.id] = outcome
             if self._worker is None:
                 return
