@@ -12,7 +12,6 @@ from tiny_course import write_course
 from course.render import site
 
 pytestmark = pytest.mark.browser
-pytest.importorskip("playwright.sync_api")
 
 LESSON = "lessons/lesson01_tiny.html"
 ARGUMENTS = [
