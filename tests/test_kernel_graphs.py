@@ -39,10 +39,8 @@ def inputs_of(sizes, seed=0):
     return {"x": x, "indptr": torch.tensor([0, *sizes]).cumsum(0).int()}
 
 
-def buckets(*keys, **options):
-    return GraphBuckets(
-        step, allocate, keys, {"indptr": LAST}, backend=RecordingBackend(), **options
-    )
+def buckets(*keys):
+    return GraphBuckets(step, allocate, keys, {"indptr": LAST}, backend=RecordingBackend())
 
 
 def assert_right(graphs, key, sizes, seed=0):
@@ -117,12 +115,20 @@ def test_a_backend_that_replays_stale_inputs_is_seen():
 
 
 def test_memory_is_bounded():
+    captured = []
+
+    class Counting(RecordingBackend):
+        def capture(self, run, inputs):
+            captured.append(len(inputs["x"]))
+            return super().capture(run, inputs)
+
     keys = [GraphKey(n, 4, 1) for n in (1, 2, 64)]
-    graphs = buckets(*keys, max_bytes=1000)
+    graphs = GraphBuckets(step, allocate, keys, {"indptr": LAST}, 1000, Counting())
     for key in keys * 2:
         assert_right(graphs, key, [4] * key.num_requests)
     assert graphs.counters.captured_bytes <= 1000
     assert (graphs.counters.miss, graphs.counters.hit, graphs.counters.eager) == (2, 4, 2)
+    assert captured == [4, 8, 256]  # what did not fit once is not tried again
 
 
 def test_a_key_given_twice_is_refused():
