@@ -39,15 +39,17 @@ class ShowGrades(GetGrades):
     """nbgrader's scores and comments; what still waits for a person is said, not shown as zero."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        """Fill in the scores, and put a note on top while any of them is open."""
+        """Fill in the scores; the verdicts go on top, with a note while any score is open."""
         self.course = nb.metadata["course"]
         self.rubric = rubric.read_rubric(self.course["unit"])
         self.waiting: list[str] = []
+        self.checks: list[str] = []
         nb, resources = super().preprocess(nb, resources)
         top = message_cells(self.hand_in_messages(resources), self.course["lang"])
         if self.waiting:
             text = self.words["waiting"].format(names=", ".join(self.waiting))
             top.append(new_markdown_cell(text))
+        top.append(new_markdown_cell("\n".join(self.checks)))
         nb.cells = top + nb.cells
         return nb, resources
 
@@ -69,6 +71,9 @@ class ShowGrades(GetGrades):
         grade = self.gradebook.find_grade(
             name, self.notebook_id, self.assignment_id, self.student_id
         )
+        if cell.cell_type == "code":
+            said = [output["data"]["text/markdown"] for output in cell.outputs]
+            self.checks.append(f"- [{name}](#{name}): {' '.join(said)}")
         if grade.needs_manual_grade:
             self.waiting.append(name)
             if cell.cell_type == "markdown" and not cell.metadata["nbgrader"]["comment"]:

@@ -90,7 +90,7 @@ def table(unit: str, lines: list[Outcome]) -> pd.DataFrame:
         row |= {mark.id: "–" if mark.score is None else mark.score for mark in line.marks}
         row |= {"why": "; ".join(line.why), "isolation": line.isolation}
         rows.append(row)
-    frame = pd.DataFrame(rows).fillna("–")
+    frame = pd.DataFrame(rows, dtype=object).fillna("–")
     last = ["why", "isolation"]
     return frame[[name for name in frame.columns if name not in last] + last]
 
@@ -124,10 +124,20 @@ def main(argv: list[str]) -> int:
 def print_report(classroom: Classroom, everything: pd.DataFrame) -> None:
     """The table as text, and where the files are."""
     if everything.empty:
-        print(f"nobody has handed in anything under {classroom.path / 'submitted'}")
+        print(f"nobody has handed in anything under {shown(classroom.path / 'submitted')}")
     else:
-        rows = everything.drop(columns="isolation").map(
-            lambda value: f"{value:g}" if isinstance(value, float) else value
-        )
-        print(rows.to_string(index=False))
+        print(as_text(everything.drop(columns="isolation")))
     print(f"\n{shown(classroom.path / 'report.csv')}\n{shown(classroom.path / 'report.html')}")
+
+
+def as_text(frame: pd.DataFrame) -> str:
+    """A table in columns, all flush left; the last may be of any length."""
+    rows = [list(frame.columns)] + [[plain(value) for value in row] for row in frame.values]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    padded = [[*map(str.ljust, row, widths), row[-1]] for row in rows]
+    return "\n".join("  ".join(row).rstrip() for row in padded)
+
+
+def plain(value: object) -> str:
+    """A cell of the table: 2.0 as 2."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

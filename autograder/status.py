@@ -46,6 +46,15 @@ def write_status(classroom: Path, unit: str, status: Status) -> None:
     fresh.replace(path)
 
 
+def content_digest(file: Path) -> bytes:
+    """A digest of a file's content; of the reason where it cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").digest()
+    except OSError as error:
+        return repr(error).encode()
+
+
 def fingerprint(paths: Iterable[Path], *values: object) -> str:
     """A digest of files (folders with all files below them, caches left out) and plain values."""
     digest = hashlib.sha256(repr(values).encode())
@@ -53,5 +62,5 @@ def fingerprint(paths: Iterable[Path], *values: object) -> str:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file() and not file.is_symlink() and "__pycache__" not in file.parts:
                 digest.update(f"{file.relative_to(path)}\0".encode())
-                digest.update(hashlib.sha256(file.read_bytes()).digest())
+                digest.update(content_digest(file))
     return digest.hexdigest()

@@ -7,7 +7,6 @@ else of what was handed in. `submitted/` itself is only read.
 import html
 import json
 import shutil
-from glob import escape
 from pathlib import Path
 
 import nbformat
@@ -21,6 +20,7 @@ from autograder.preprocessors import VERDICTS_FILE
 from autograder.seed import grader_seed
 from autograder.status import Status, fingerprint, read_status, status_file, write_status
 
+PATTERN_CHARACTERS = set("*?[]")  # nbgrader takes names for patterns
 # Whatever these hold can change a verdict.
 GRADER_SOURCES = ("autograder", "kernels", "lessons/lib", "course/source_map.yml")
 NOTICE = {
@@ -62,11 +62,15 @@ def stage(classroom: Classroom, unit: str, student: str) -> list[str]:
     folder = classroom.path / "submitted" / student / unit
     staged = classroom.path / STAGING / student / unit
     shutil.rmtree(staged, ignore_errors=True)
+    if PATTERN_CHARACTERS & set(student):
+        raise SubmissionError(f"nbgrader cannot grade a folder with *?[] in its name: {student}")
     path, messages = find_notebook(folder, unit)
-    with path.open("rb") as file:
-        data = file.read(MAX_SUBMISSION_BYTES + 1)
     try:
+        with path.open("rb") as file:
+            data = file.read(MAX_SUBMISSION_BYTES + 1)
         clean(data, nbformat.read(classroom.notebook("release", unit), as_version=4))
+    except OSError as error:
+        raise SubmissionError(f"{path.name} cannot be opened: {error.strerror}") from None
     except Unreadable as error:
         raise SubmissionError(f"{path.name}: {error}") from None
     staged.mkdir(parents=True)
@@ -109,19 +113,32 @@ def autograde(
     grader = grader_fingerprint(classroom, unit)
     results = []
     for name in [student] if student else students:
-        folder = classroom.path / "submitted" / name / unit
-        now = fingerprint([folder], grader)
-        status = read_status(classroom.path, unit, name)
-        fresh = status is None or status.fingerprint != now or status.state == "failed" or force
         print(f"{unit}  {name:24} ", end="", flush=True)
-        if status is None or fresh:
-            status = grade_one(classroom, unit, name, now)
-            write_status(classroom.path, unit, status)
+        status, is_new = bring_up_to_date(classroom, unit, name, grader, force)
         results.append(status)
-        print(f"{status.state}{'' if fresh else ' (up to date)'}")
+        print(f"{status.state}{'' if is_new else ' (up to date)'}")
         for message in status.messages:
             print(f"{unit}  {name:24}   {message}")
     return results
+
+
+def bring_up_to_date(
+    classroom: Classroom, unit: str, student: str, grader: str, force: bool
+) -> tuple[Status, bool]:
+    """Grade one submission unless nothing has changed; says whether it was graded now."""
+    now = fingerprint([classroom.path / "submitted" / student / unit], grader)
+    status = read_status(classroom.path, unit, student)
+    if status and status.fingerprint == now and is_complete(classroom, unit, status) and not force:
+        return status, False
+    status = grade_one(classroom, unit, student, now)
+    write_status(classroom.path, unit, status)
+    return status, True
+
+
+def is_complete(classroom: Classroom, unit: str, status: Status) -> bool:
+    """Whether the last attempt came to its end: one that was killed has left no verdicts."""
+    verdicts = classroom.notebook("autograded", unit, status.student).with_name(VERDICTS_FILE)
+    return status.state == "unreadable" or (status.state == "graded" and verdicts.exists())
 
 
 def grade_one(classroom: Classroom, unit: str, student: str, now: str) -> Status:
@@ -131,7 +148,7 @@ def grade_one(classroom: Classroom, unit: str, student: str, now: str) -> Status
     except SubmissionError as error:
         return Status(student, "unreadable", now, [str(error)])
     decided = decisions.decided(classroom, unit, student)
-    result = classroom.api.autograde(unit, escape(student), force=True)
+    result = classroom.api.autograde(unit, student, force=True)
     if not result["success"]:
         log = status_file(classroom.path, unit, student).with_suffix(".log")
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +170,7 @@ def write_feedback(classroom: Classroom, unit: str) -> list[Path]:
             print(f"{unit}  {student:24} not graded yet; run: make autograde")
             continue
         if status.state == "graded":
-            result = classroom.api.generate_feedback(unit, escape(student))
+            result = classroom.api.generate_feedback(unit, student)
             if not result["success"]:
                 raise ClassroomError(
                     f"{unit}: no feedback for {student}: {first_exception(result)}"

@@ -60,6 +60,8 @@ def graded(tmp_path_factory):
         hand_in(room, "eve-untouched")
         hand_in(room, "hal-html", fill, scripted, tagged, scripted)
         (room.path / "submitted/ida-empty" / UNIT).mkdir(parents=True)
+        hand_in(room, "mia o'neil", fill)
+        hand_in(room, "nik[1]", fill)
         hand_in(room, HONEST, fill)
         before = digest(room.path / "submitted")
         statuses = {status.student: status for status in submissions.autograde(room, UNIT)}
@@ -101,7 +103,7 @@ def test_the_honest_student_sorted_last_has_every_code_point(graded):
     assert all(marks[name] == (None, None, True) for name in ("q1", "q2", "q3"))
 
 
-@pytest.mark.parametrize("student", ["ann-twice", "dan-renamed"])
+@pytest.mark.parametrize("student", ["ann-twice", "dan-renamed", "mia o'neil"])
 def test_an_accident_costs_nothing(graded, student):
     room, statuses = graded
     assert statuses[student].state == "graded"
@@ -118,7 +120,11 @@ def test_a_file_of_another_name_is_found_and_said(graded):
 
 @pytest.mark.parametrize(
     ("student", "words"),
-    [("bob-broken", "not a notebook"), ("ida-empty", "no notebook was handed")],
+    [
+        ("bob-broken", "not a notebook"),
+        ("ida-empty", "no notebook was handed"),
+        ("nik[1]", "with *?[] in its name"),
+    ],
 )
 def test_what_cannot_be_read_has_a_message_and_no_grade(graded, student, words):
     room, statuses = graded
@@ -188,6 +194,7 @@ def test_feedback_says_what_waits_instead_of_showing_zero(graded):
     assert text.count("Not graded yet: a person will read this answer.") == 3
     assert "pass</strong> (2 / 2)" in text
     assert "provisional" not in page(room, "eve-untouched")
+    assert '<a href="#boundary">boundary</a>: <strong>fail</strong>' in page(room, "eve-untouched")
 
 
 def secrets(room):
@@ -248,6 +255,28 @@ def test_a_second_run_grades_nothing_again(graded, capsys):
     assert again == statuses
     assert capsys.readouterr().out.count("(up to date)") == len(statuses)
     assert room.notebook("autograded", UNIT, HONEST).stat().st_mtime_ns == stamp
+
+
+def test_an_attempt_that_was_killed_is_made_again(graded):
+    room, _ = graded
+    room.notebook("autograded", UNIT, HONEST).with_name("verdicts.json").unlink()
+    submissions.autograde(room, UNIT, HONEST)
+    assert room.notebook("autograded", UNIT, HONEST).with_name("verdicts.json").exists()
+    assert grades(room, HONEST)["main"] == (2.0, None, False)
+
+
+def test_a_chinese_classroom_speaks_chinese(graded):
+    room, _ = graded
+    chinese = classroom.create_classroom(room.path.with_name("zh"), "zh")
+    classroom.release(chinese, UNIT)
+    hand_in(chinese, "li", fill)
+    (status,) = submissions.autograde(chinese, UNIT)
+    submissions.write_feedback(chinese, UNIT)
+    assert status.state == "graded" and grades(chinese, "li")["main"] == (2.0, None, False)
+    assert "尚未评分" in page(chinese, "li")
+    cells = nbformat.read(chinese.notebook("autograded", UNIT, "li"), as_version=4).cells
+    hidden = [cell.source for cell in cells if "instructor_only" in cell.metadata.get("course", {})]
+    assert len(hidden) == 3 and all("参考答案" in text for text in hidden)
 
 
 @pytest.mark.parametrize(
