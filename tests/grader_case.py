@@ -2,16 +2,19 @@
 
 import copy
 import functools
+import json
 from pathlib import Path
 
+import nbformat
 import pytest
 from nbformat.v4 import new_code_cell
 
 from autograder.assignment import build_release
 from autograder.checks.figures import Figures
+from autograder.intake import clean, clean_notebook, grade_id
 from autograder.judge import judge
 from autograder.sandbox.launcher import Limits
-from autograder.sandbox.session import find_isolation
+from autograder.sandbox.session import Cell, Sandbox, find_isolation
 
 UNIT = "lesson08"
 MUTANTS = Path(__file__).parents[1] / "autograder" / "mutants" / UNIT
@@ -78,3 +81,49 @@ def submission(cost=None, source_map=None, extra=(), **answers):
 
 def grade(notebook, isolation=None, seed=11, limits=LIMITS):
     return judge(notebook, UNIT, seed, figures=lambda: FIGURES, limits=limits, isolation=isolation)
+
+
+def started(source, isolation, limits=LIMITS):
+    """A sandbox that has run one exercise cell."""
+    box = Sandbox(limits, isolation_of(isolation))
+    box.run_cells([Cell("cell", "exercise", source)])
+    return box
+
+
+def run(source, isolation, limits=LIMITS, name="f"):
+    """The outcome of calling f(), after a cell with this source."""
+    with started(source, isolation, limits) as box:
+        return box.call(name)
+
+
+def verdicts(judgement):
+    return {check.id: check.verdict for check in judgement.checks}
+
+
+def points(judgement):
+    return {check.id: check.points for check in judgement.checks}
+
+
+def assert_honest_gets_full_marks(isolation=None):
+    """The next student in line: nothing of the one before may be left."""
+    judgement = grade(submission(q1="My answer."), isolation)
+    assert points(judgement) == dict(main=2, boundary=1, source_map=1, live=0, q1=0, q2=0, q3=0)
+    assert verdicts(judgement) == {
+        "main": "pass",
+        "boundary": "pass",
+        "source_map": "pass",
+        "live": "pass",
+        "q1": "not_measured",
+        "q2": "fail",
+        "q3": "fail",
+    }
+
+
+def cleaned(notebook):
+    """Through JSON, as it comes from a student. Always valid, and stable when cleaned again."""
+    result, messages = clean(json.dumps(notebook), release())
+    nbformat.validate(result)
+    assert clean_notebook(result, release()) == (result, [])
+    ids = [grade_id(c) for c in result.cells if "nbgrader" in c.metadata]
+    assert ids == [grade_id(c) for c in release().cells]
+    return result, messages

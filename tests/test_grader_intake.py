@@ -5,9 +5,7 @@ import json
 
 import nbformat
 import pytest
-from grader_case import COST, MAP, cell, fill_in, release, submission
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from grader_case import COST, MAP, cell, cleaned, fill_in, release, submission
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from autograder.intake import (
@@ -15,22 +13,11 @@ from autograder.intake import (
     MAX_EXTRA_CELLS,
     Unreadable,
     clean,
-    clean_notebook,
     defined_names,
     grade_id,
 )
 
 RIGHT = fill_in("right/cost_cumulative_product")
-
-
-def cleaned(notebook):
-    """Through JSON, as it comes from a student. Always valid, and stable when cleaned again."""
-    result, messages = clean(json.dumps(notebook), release())
-    nbformat.validate(result)
-    assert clean_notebook(result, release()) == (result, [])
-    ids = [grade_id(c) for c in result.cells if "nbgrader" in c.metadata]
-    assert ids == [grade_id(c) for c in release().cells]
-    return result, messages
 
 
 def graded_cost(notebook):
@@ -266,41 +253,3 @@ def test_a_byte_order_mark_is_no_damage():
     text = json.dumps(submission())
     assert clean(b"\xef\xbb\xbf" + text.encode(), release())[1] == []
     assert clean("\ufeff" + text, release())[1] == []
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=5,
-)
-PARTS = ("id", "cell_type", "source", "metadata", "outputs", "execution_count")
-
-
-@st.composite
-def damaged(draw):
-    """A submission after a few random acts of violence."""
-    cells = json.loads(json.dumps(submission()))["cells"]
-    for _ in range(draw(st.integers(1, 8))):
-        act = draw(st.sampled_from(["delete", "double", "move", "replace", "part", "grading"]))
-        place = draw(st.integers(0, max(len(cells) - 1, 0)))
-        if not cells or act == "replace":
-            cells.insert(place, draw(JSON))
-        elif act == "delete":
-            del cells[place]
-        elif act == "double":
-            cells.append(copy.deepcopy(cells[place]))
-        elif act == "move":
-            cells.append(cells.pop(place))
-        elif isinstance(cells[place], dict) and act == "part":
-            cells[place][draw(st.sampled_from(PARTS))] = draw(JSON)
-        elif isinstance(cells[place], dict):
-            cells[place]["metadata"] = {"nbgrader": draw(JSON | st.just({"grade_id": "main"}))}
-    return {"cells": cells, "metadata": draw(JSON), "nbformat": draw(JSON)}
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(damaged())
-def test_no_structure_breaks_intake(notebook):
-    result, messages = cleaned(notebook)
-    assert all(message and "\n" not in message for message in messages)
-    json.dumps(result).encode("utf-8")
