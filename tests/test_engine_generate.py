@@ -78,6 +78,14 @@ def test_ngram_equals_none_at_any_depth_and_temperature(engine):
             assert any(record.proposed for record in result.rounds)
 
 
+def test_a_failed_request_is_forgotten_too(engine):
+    oracle = Oracle(PROMPT, plain(engine, 9))
+    oracle.observe = lambda token_ids: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        engine.generate(PROMPT, 9, proposer=oracle, depth=2, ignore_eos=True)
+    assert oracle.forgotten == 1
+
+
 def test_more_depth_than_proposal_verifies_what_there_is(engine):
     answer = plain(engine, 30)
     result = engine.generate(

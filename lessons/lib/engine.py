@@ -100,10 +100,12 @@ class Engine:
         started = self._now()
         request.commit(self._prefill(request).token_ids)
         prefilled = self._now()
-        while request.num_left:
-            self._round(request, proposer, depth)
-        if proposer is not None:
-            proposer.forget()
+        try:
+            while request.num_left:
+                self._round(request, proposer, depth)
+        finally:
+            if proposer is not None:
+                proposer.forget()
         return GenerationResult(
             token_ids=request.context[request.prompt_len :],
             rounds=request.rounds,
