@@ -21,7 +21,7 @@ MUTANTS = Path(__file__).parents[1] / "autograder" / "mutants" / UNIT
 COST, MAP = "acceptance_cost_model", "source_objects"
 CELL_OF = {"cost": COST, "map": MAP}
 # Short, so that a test of an endless loop is short; long enough for a busy machine.
-LIMITS = Limits(cell_s=6.0, call_s=2.0)
+LIMITS = Limits(cell_s=30.0, call_s=5.0)
 FIGURES = Figures(
     device="cpu (test)",
     baseline_ms=20.0,
