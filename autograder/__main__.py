@@ -38,6 +38,9 @@ def main(argv: list[str]) -> int:
     try:
         run = importlib.import_module(module).main
         return int(run([verb, *rest] if module in SHARED else rest) or 0)
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from here", file=sys.stderr)
+        return 130
     except ValueError as error:
         # Our own ValueErrors speak to the user; any other is a bug and keeps its traceback.
         if not type(error).__module__.startswith(OURS):

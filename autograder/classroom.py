@@ -82,8 +82,11 @@ def create_classroom(path: Path, lang: str | None = None) -> Classroom:
     """The classroom at `path`, made on first use in `lang` (default en)."""
     if not (path / "course.yml").exists():
         assignment.suffix(lang or "en")
-        (path / "submitted").mkdir(parents=True, exist_ok=True)
-        (path / "course.yml").write_text(f"lang: {lang or 'en'}\n", encoding="utf-8")
+        try:
+            (path / "submitted").mkdir(parents=True, exist_ok=True)
+            (path / "course.yml").write_text(f"lang: {lang or 'en'}\n", encoding="utf-8")
+        except OSError as error:
+            raise ClassroomError(f"{path}: cannot be a classroom: {error.strerror}") from None
     classroom = open_classroom(path, lang)
     write_config(path)
     seed.grader_seed(classroom=path)

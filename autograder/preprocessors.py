@@ -30,7 +30,9 @@ from autograder.verdict import Judgement, Verdict
 
 VERDICTS_FILE = "verdicts.json"
 REPAIRED = {"en": "About what you handed in:", "zh": "关于你提交的文件："}
-HTML_START = re.compile(r"<(?=[A-Za-z/!?])")
+# What a browser or the renderer would act on; a blank after it makes it plain text everywhere,
+# in code spans too: a tag, a link or image that is not to the web, a link inside a formula.
+ACTIVE = re.compile(r"<(?=[A-Za-z/!?])|\](?=[(:](?!\s*<?https?://))|\\(?=href)")
 
 
 def course_directory(plugin: LoggingConfigurable) -> CourseDirectory:
@@ -93,7 +95,7 @@ def verdict_output(verdict: Verdict) -> NotebookNode:
     )
     data = {
         "text/plain": f"{name} ({points}): {verdict.reason}",
-        "text/markdown": f"**{name}** ({points}): {html.escape(verdict.reason)}",
+        "text/markdown": f"**{name}** ({points}): {quoted(verdict.reason)}",
     }
     return new_output("display_data", data)
 
@@ -142,7 +144,7 @@ class ShowRubric(NbGraderPreprocessor):
         for cell in nb.cells:
             cells.append(cell)
             if cell.cell_type == "markdown" and not utils.is_locked(cell):
-                cell.source = HTML_START.sub("&lt;", cell.source)
+                cell.source = harmless(cell.source)
             if cell.cell_type == "markdown" and utils.is_grade(cell):
                 question = cell.metadata["nbgrader"]["grade_id"]
                 text = rubric.for_instructor(unit, question, lang, answers[question][1])
@@ -152,9 +154,19 @@ class ShowRubric(NbGraderPreprocessor):
         return nb, resources
 
 
+def harmless(text: str) -> str:
+    """A student's markdown without markup that could act in the browser of the one who grades."""
+    return ACTIVE.sub(lambda match: f"{match[0]} ", text)
+
+
+def quoted(text: str) -> str:
+    """Text that may quote a student, as markdown that shows it and nothing else."""
+    return harmless(html.escape(text))
+
+
 def message_cells(messages: list[str], lang: str) -> list[NotebookNode]:
     """At most one cell: what was odd about the hand-in."""
     if not messages:
         return []
-    lines = [f"- {html.escape(message)}" for message in messages]
+    lines = [f"- {quoted(message)}" for message in messages]
     return [new_markdown_cell("\n".join([f"**{REPAIRED[lang]}**", "", *lines]))]

@@ -172,9 +172,8 @@ def write_feedback(classroom: Classroom, unit: str) -> list[Path]:
         if status.state == "graded":
             result = classroom.api.generate_feedback(unit, student)
             if not result["success"]:
-                raise ClassroomError(
-                    f"{unit}: no feedback for {student}: {first_exception(result)}"
-                )
+                print(f"{unit}  {student:24} no feedback: {first_exception(result)}")
+                continue
         else:
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(notice(unit, classroom.lang, status), encoding="utf-8")

@@ -7,6 +7,7 @@ import re
 import nbformat
 import pytest
 from classroom_kit import UNIT, cells_of, code_answers, fill, fixed_figures, hand_in, paste_twice
+from nbconvert.filters import markdown2html
 
 from autograder import assignment, classroom, rubric, submissions
 from autograder.__main__ import main
@@ -14,6 +15,13 @@ from autograder.checks import figures
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
 HONEST = "zoe-honest"
+HOSTILE = """<script>alert('marks')</script> a < b, [a](javascript:alert(1)),
+$\\href{javascript:1}{x}$
+
+![missing](attachment:none.png) [ref][b] [good](https://example.org)
+
+[b]: javascript:alert(2)
+"""
 
 
 def exits(nb, cells):
@@ -21,7 +29,7 @@ def exits(nb, cells):
 
 
 def scripted(nb, cells):
-    cells["q1"].source = "<script>alert('marks')</script> and a < b"
+    cells["q1"].source = HOSTILE
 
 
 def tagged(nb, cells):
@@ -166,12 +174,13 @@ def test_verdicts_are_kept_beside_the_notebook_and_in_the_cells(graded):
     assert output["data"]["text/plain"].startswith("pass (2 / 2): ")
 
 
-def test_a_students_html_reaches_no_browser_as_html(graded):
+def test_a_students_markup_does_nothing_in_the_graders_browser(graded):
     room, _ = graded
-    assert "<script>alert" not in page(room, "hal-html")
-    assert "&lt;script>alert('marks')" in cells_of(room.notebook("autograded", UNIT, "hal-html"))[
-        "q1"
-    ].source.replace("&gt;", ">")
+    source = cells_of(room.notebook("autograded", UNIT, "hal-html"))["q1"].source
+    shown = markdown2html(source)
+    assert "<script" not in shown and 'href="javascript' not in shown and "\\href" not in shown
+    assert 'href="https://example.org"' in shown and "a &lt; b" in shown
+    assert "alert('marks')" in page(room, "hal-html").replace("&#39;", "'")
 
 
 def test_the_rubric_stands_behind_each_answer_for_the_instructor_alone(graded):

@@ -44,8 +44,16 @@ def test_validate_passes_a_filled_notebook(tmp_path, environment):
 
 def test_validate_names_what_is_not_filled_in(tmp_path, environment):
     path, _ = lab.student_copy(UNIT, "en", tmp_path)
+    nb = nbformat.read(path, as_version=4)
+    # Without the measurements, which take a while and add nothing here.
+    nb.cells = [
+        cell
+        for cell in nb.cells
+        if cell.metadata.get("course_role") != "practice" and cell.id != "live"
+    ]
+    nbformat.write(nb, path)
     said = validate(path, environment)
-    assert "VALIDATION FAILED ON 7 CELL(S)" in said
+    assert "VALIDATION FAILED ON 6 CELL(S)" in said
     assert "name '______' is not defined" in said
     assert said.count("You did not provide a response.") == 3
 
