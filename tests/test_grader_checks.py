@@ -1,6 +1,5 @@
 """The trusted side: the grader's own model, its inputs, the source map, the measured figures."""
 
-import json
 import random
 
 import pytest
@@ -62,9 +61,12 @@ def test_the_rules_of_the_diagnosis_are_all_wrong_and_all_different():
 # The source map
 
 
+FULL = {"python.sglang.srt.speculative.eagle_utils.eagle_sample", "vllm.v1.core.s.Sched.update"}
+
+
 def test_the_courses_map_answers_every_key():
     accepted = source_map.accepted_answers()
-    assert set(accepted) == set(source_map.KEYS) and all(accepted.values())
+    assert set(accepted) == set(source_map.ANSWER_KEYS) and all(accepted.values())
 
 
 @pytest.mark.parametrize(
@@ -76,30 +78,28 @@ def test_the_courses_map_answers_every_key():
         "`eagle_sample`",
         "sglang/srt/speculative/eagle_utils.py::eagle_sample",
         "sglang.srt.speculative.eagle_utils.eagle_sample",
+        "python/sglang/srt/speculative/eagle_utils.py#eagle_sample",
         "eagle_utils.py:eagle_sample",
-        "Any.eagle_sample",
+        "Sched.update",
+        "Sched::update",
+        "vllm/v1/core/s.py::Sched.update",
     ],
 )
 def test_spellings_of_a_symbol(text):
-    assert source_map.bare_name(text) == "eagle_sample" and source_map.is_one_name(text)
+    assert source_map.names_one_of(text, FULL) and source_map.is_one_name(text)
 
 
-@pytest.mark.parametrize("text", ["Eagle_Sample", "eagle_sampler", "eagle sample", "", "eagle_"])
+@pytest.mark.parametrize(
+    "text",
+    ["Eagle_Sample", "eagle_sampler", "eagle", "sample", "", "eagle_", "eagle_utils", "s", "Sched"]
+    + ["Any.eagle_sample", "other/eagle_utils.py::eagle_sample", "Other.update", "update.Sched"],
+)
 def test_what_is_no_spelling_of_it(text):
-    assert source_map.bare_name(text) != "eagle_sample" or not source_map.is_one_name(text)
+    assert not source_map.names_one_of(text, FULL)
 
 
-def write_map(path, **answers):
-    rows = [
-        {"id": field, "symbol": symbol, "answers_for": [field]} for field, symbol in answers.items()
-    ]
-    path.write_text(json.dumps({"concepts": [{"id": "none", "symbol": "x"}, *rows]}))
-    return path
-
-
-def test_a_map_of_ones_own(tmp_path):
-    path = write_map(tmp_path / "m.yml", **{key: f"C.{key}_f" for key in source_map.KEYS})
-    assert source_map.accepted_answers(path)["draft_ms"] == {"draft_ms_f"}
+def test_a_list_of_names_is_no_answer():
+    assert not source_map.is_one_name("eagle_sample, Sched.update")
 
 
 @pytest.mark.parametrize("content", [None, "concepts: 3", "- 1", "a: [", "concepts: []"])
@@ -112,9 +112,11 @@ def test_an_unusable_map_is_not_measured(tmp_path, content):
     assert caught.value.verdict == "not_measured" and "m.yml" in caught.value.reason
 
 
-def test_an_unknown_key_in_the_map_is_named(tmp_path):
-    with pytest.raises(Rejected, match="speed answers for unknown key 'speed'"):
-        source_map.accepted_answers(write_map(tmp_path / "m.yml", speed="x"))
+def test_a_key_without_an_answer_is_not_measured(tmp_path):
+    path = tmp_path / "m.yml"
+    path.write_text("releases: {}\nconcepts: []\n")
+    with pytest.raises(Rejected, match="no answer for"):
+        source_map.accepted_answers(path)
 
 
 # The measured figures

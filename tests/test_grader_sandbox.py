@@ -269,3 +269,9 @@ def test_a_repository_inside_the_python_folder_is_covered(monkeypatch):
     command = launcher._system_binds()
     assert command[command.index("--tmpfs") + 1] == str(inside)
     assert command.index("--tmpfs") > command.index(str(Path(sys.base_prefix)))
+
+
+def test_what_lies_below_tmp_stays_visible():
+    """A repository or a Python there is bound after the private /tmp, which would cover it up."""
+    command = launcher._bubblewrap("user", Limits(), (), {})
+    assert command.index("/tmp") < command.index("--ro-bind")

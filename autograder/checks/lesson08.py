@@ -235,7 +235,7 @@ def check_source_map(submission: Submission) -> str:
         raise Rejected(f"{MAP_CELL} is {a_type(outcome.value)}, not the dictionary of the lesson")
     num_right, problem = source_map.compare(outcome.value, accepted)
     if problem:
-        raise Rejected(problem, points=round(num_right / len(source_map.KEYS), 4))
+        raise Rejected(problem, points=round(num_right / len(source_map.ANSWER_KEYS), 4))
     return "all six fields are mapped to an object of the sources"
 
 

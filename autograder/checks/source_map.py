@@ -1,52 +1,43 @@
-"""Which source objects are right answers, read from course/source_map.yml."""
+"""Which source objects are right answers to the mapping exercise."""
 
 import functools
 import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from autograder.checks.asking import BLANK, Rejected
+from course.render.source_map import ANSWER_KEYS, DEFAULT_MAP, SourceMapError, load
+from course.render.source_map import accepted_answers as answers_of
 
-SOURCE_MAP = Path(__file__).parents[2] / "course" / "source_map.yml"
-KEYS = (
-    "conditional_acceptance",
-    "draft_ms",
-    "verify_ms",
-    "overhead_ms",
-    "extra_memory_gb",
-    "kv_rollback",
-)
 SEPARATORS = re.compile(r"[.:#/\\]+")
 
 
 @functools.cache
-def accepted_answers(path: Path = SOURCE_MAP) -> dict[str, set[str]]:
-    """For each key the bare names of the right symbols. Raises Rejected (not_measured)."""
-    accepted: dict[str, set[str]] = {key: set() for key in KEYS}
+def accepted_answers(path: Path = DEFAULT_MAP) -> dict[str, set[str]]:
+    """For each key the full names of the right objects. Raises Rejected (not_measured)."""
     try:
-        for concept in yaml.safe_load(path.read_text(encoding="utf-8"))["concepts"]:
-            for field in concept.get("answers_for", ()):
-                if field not in accepted:
-                    raise _unusable(path, f"{concept['id']} answers for unknown key {field!r}")
-                accepted[field].add(bare_name(concept["symbol"]))
-    except (OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise _unusable(path, f"cannot be read ({type(error).__name__})") from error
+        accepted = answers_of(load(path))
+    except SourceMapError as error:
+        raise Rejected(f"not graded: {error}", "not_measured") from error
     for key, names in accepted.items():
         if not names:
-            raise _unusable(path, f"nothing answers for {key}")
+            raise Rejected(f"not graded: {path.name} has no answer for {key}", "not_measured")
     return accepted
 
 
-def _unusable(path: Path, why: str) -> Rejected:
-    return Rejected(f"{path.parent.name}/{path.name} {why}: not graded", "not_measured")
+def dotted_name(text: str) -> str:
+    """One spelling for `path.py::Class.method`, `module.Class.method` and `Class.method()`."""
+    parts = SEPARATORS.split(text.strip().strip("`'\" ").removesuffix("()"))
+    return ".".join(part for part in parts if part != "py")
 
 
-def bare_name(symbol: str) -> str:
-    """The last component of a symbol: `Class.method`, `path.py::name` and `name()` alike."""
-    text = symbol.strip().strip("`'\" ").removesuffix("()")
-    return SEPARATORS.split(text)[-1]
+def names_one_of(text: str, full_names: set[str]) -> bool:
+    """Does the text name one of them, as much of its class and path as it gives?
+
+    The class counts: `Other.forward` is not `Model.forward`.
+    """
+    name = dotted_name(text)
+    return any(full == name or full.endswith(f".{name}") for full in full_names)
 
 
 def is_one_name(value: str) -> bool:
@@ -62,7 +53,7 @@ def compare(given: dict[Any, Any], accepted: dict[str, set[str]]) -> tuple[int, 
         "not one name": [],
         "not right": [],
     }
-    for key in KEYS:
+    for key in ANSWER_KEYS:
         value = given.get(key)
         if key not in given:
             kinds["missing"].append(key)
@@ -70,8 +61,11 @@ def compare(given: dict[Any, Any], accepted: dict[str, set[str]]) -> tuple[int, 
             kinds["not filled in"].append(key)
         elif not is_one_name(value):
             kinds["not one name"].append(key)
-        elif bare_name(value) not in accepted[key]:
+        elif not names_one_of(value, accepted[key]):
             kinds["not right"].append(key)
     wrong = [f"{what}: {', '.join(keys)}" for what, keys in kinds.items() if keys]
-    num_right = len(KEYS) - sum(map(len, kinds.values()))
-    return num_right, f"{num_right} of {len(KEYS)} right; {'; '.join(wrong)}" if wrong else ""
+    num_right = len(ANSWER_KEYS) - sum(map(len, kinds.values()))
+    return (
+        num_right,
+        f"{num_right} of {len(ANSWER_KEYS)} right; {'; '.join(wrong)}" if wrong else "",
+    )

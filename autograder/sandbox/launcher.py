@@ -169,10 +169,11 @@ def _bubblewrap(
         user = ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
     command = [shutil.which("bwrap") or "bwrap", *unshare, "--unshare-cgroup-try"]
     command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", *user]
+    # Before the binds: a repository or a Python below /tmp must stay visible.
+    command += ["--perms", "1777", "--size", str(limits.tmp_bytes), "--tmpfs", "/tmp"]
     command += _system_binds()
     command += ["--proc", "/proc", "--dev", "/dev"]
     command += ["--perms", "0555", "--size", "4096", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
-    command += ["--perms", "1777", "--size", str(limits.tmp_bytes), "--tmpfs", "/tmp"]
     for source in (HERE / "worker.py", HERE / "wire.py"):
         command += _bind(source, Path("/worker") / source.name)
     for library in libraries:

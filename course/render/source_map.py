@@ -78,6 +78,11 @@ class Concept:
     answers_for: tuple[str, ...] = ()
     note: str | None = None
 
+    @property
+    def full_name(self) -> str:
+        """Path and symbol with dots: python.sglang.srt.speculative.eagle_utils.eagle_sample."""
+        return f"{self.repo_path.removesuffix('.py').replace('/', '.')}.{self.symbol}"
+
 
 @dataclass(frozen=True)
 class SourceMap:
@@ -115,9 +120,10 @@ def load(path: Path) -> SourceMap:
 
 
 def accepted_answers(source_map: SourceMap) -> dict[str, set[str]]:
-    """For every key of the mapping exercise, the symbols that are right answers."""
+    """For every key of the mapping exercise, the full names of its right answers."""
     return {
-        key: {c.symbol for c in source_map.concepts if key in c.answers_for} for key in ANSWER_KEYS
+        key: {c.full_name for c in source_map.concepts if key in c.answers_for}
+        for key in ANSWER_KEYS
     }
 
 
