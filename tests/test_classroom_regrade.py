@@ -124,6 +124,18 @@ def test_manual_grades_survive_and_are_not_asked_for_again(room, judged):
     assert before["q2"] == (None, 1.5, False)
 
 
+def test_a_failed_attempt_loses_no_decision(room, judged, monkeypatch):
+    hand_in(room, "eva", fill)
+    judged("eva")
+    decide(room, "eva", q1=2.0, q2=1.5, q3=2.0)
+    before = marks(room, "eva")
+    with monkeypatch.context() as patch:
+        patch.setattr(preprocessors, "judge", lambda nb, unit, seed: 1 / 0)
+        (status,) = submissions.autograde(room, UNIT, "eva", force=True)
+    assert status.state == "failed" and "ZeroDivisionError" in status.messages[0]
+    assert judged("eva") == before
+
+
 def test_a_changed_answer_is_asked_for_again_and_only_that(room, judged):
     hand_in(room, "fay", fill)
     judged("fay")

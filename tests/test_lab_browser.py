@@ -10,7 +10,8 @@ import time
 import urllib.request
 
 import pytest
-from classroom_kit import UNIT, WRITTEN, code_answers, student_environment
+from classroom_kit import UNIT, WRITTEN, code_answers
+from lab_kit import student_environment
 
 from autograder.assignment import ROOT
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from classroom_kit import UNIT, fill, student_environment
+from classroom_kit import UNIT, fill
+from lab_kit import student_environment
 
 from autograder import lab
 from autograder.assignment import ROOT
