@@ -23,8 +23,9 @@ import yaml
 
 from course.render.source_symbols import definitions
 
-DEFAULT_MAP = Path("course/source_map.yml")
-DEFAULT_CACHE = Path("build/cache/wheels")
+ROOT = Path(__file__).resolve().parents[2]
+DEFAULT_MAP = ROOT / "course" / "source_map.yml"
+DEFAULT_CACHE = ROOT / "build" / "cache" / "wheels"
 
 # The fields of the lesson's cost model, and the KV rollback: what the mapping exercise asks for.
 ANSWER_KEYS = (
