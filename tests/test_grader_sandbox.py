@@ -140,10 +140,17 @@ def f():
 @pytest.mark.skipif(os.geteuid() != 0, reason="the second way differs from the first for root only")
 def test_both_ways_of_bubblewrap_work_for_root():
     source = "import os\ndef f(): return os.getuid(), os.listdir('/tmp')"
+    # Folders that lead to this Python, where it lies below /tmp, are there by name.
+    ours = {part.parts[2] for part in map(Path, (sys.prefix, sys.base_prefix)) if below_tmp(part)}
     for way in ("root", "user"):
         with Sandbox(LIMITS, way) as box:
             box.run_cells([Cell("c", "exercise", source)])
-            assert box.call("f").value == (65534, [])
+            uid, seen = box.call("f").value
+            assert uid == 65534 and set(seen) <= ours
+
+
+def below_tmp(path):
+    return path.is_relative_to("/tmp")
             assert isolation_name(way) == "bubblewrap"
 
 
