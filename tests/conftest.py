@@ -49,3 +49,13 @@ def pytest_runtest_makereport(item, call):
         report.outcome = "failed"
         report.longrepr = f"skipped, which CI does not allow: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _figures_of_tests_stay_apart(tmp_path_factory):
+    """Made-up figures must never be kept where a grader would find them and judge by them."""
+    from autograder.checks import figures
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "CACHE", tmp_path_factory.mktemp("figures") / "live_figures.json")
+        yield

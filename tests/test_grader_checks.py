@@ -122,6 +122,10 @@ def test_a_key_without_an_answer_is_not_measured(tmp_path):
 # The measured figures
 
 
+def test_figures_of_tests_never_reach_the_graders_own_file():
+    assert not figures.CACHE.is_relative_to(figures.REPO)
+
+
 def test_figures_are_measured_once_a_day_machine_and_engine(tmp_path, monkeypatch):
     calls = []
 
