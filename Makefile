@@ -67,7 +67,7 @@ lint: $(READY) ## ruff, mypy, panache and the lessons' own lint
 doctor: $(READY) ## say what this machine has, what is missing and what that costs
 	$(PY) -m autograder doctor
 
-clean: ## delete build/ (never CLASSROOM)
+clean: ## delete build/, but for your copies in build/student (never CLASSROOM)
 	@case "$(abspath $(CLASSROOM))/" in "$(CURDIR)/build/"*) \
 	  echo "error: CLASSROOM lies in build/; move it first, clean would delete it"; exit 2;; esac
-	rm -rf build
+	@mkdir -p build && find build -mindepth 1 -maxdepth 1 ! -name student -exec rm -rf {} +

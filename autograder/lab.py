@@ -1,8 +1,8 @@
 """`lab` opens the student's copy of a lesson in JupyterLab, `formgrader` a classroom.
 
-    python -m autograder lab [UNIT] [--no-browser --port=8890 …]
+    python -m autograder lab [UNIT] [--port 8890] [--no-browser …]
 
-Options this module does not know go to JupyterLab as they are.
+Options this module does not know go to JupyterLab as they are; those with a value need the `=`.
 """
 
 import argparse
@@ -47,20 +47,35 @@ def start_lab(folder: Path, options: list[str]) -> NoReturn:
     os.execve(sys.executable, [sys.executable, "-m", "jupyterlab", *options], environment)
 
 
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    """JupyterLab's options whose value may follow after a space, so that it is not the UNIT."""
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--ip")
+
+
+def server_options(args: argparse.Namespace) -> list[str]:
+    """Those options as JupyterLab wants them."""
+    given = {"port": args.port, "ip": args.ip}
+    return [f"--{name}={value}" for name, value in given.items() if value is not None]
+
+
 def main(argv: list[str]) -> int:
     """`lab` or `formgrader`: argv[0] says which. Does not return once JupyterLab runs."""
     verb = argv[0]
     parser = argparse.ArgumentParser(
         prog=f"python -m autograder {verb}", epilog="Other options go to JupyterLab."
     )
+    add_server_options(parser)
     if verb == "formgrader":
-        _, options = parser.parse_known_args(argv[1:])
+        args, options = parser.parse_known_args(argv[1:])
+        options += server_options(args)
         classroom = open_classroom(classroom_dir())
         write_config(classroom.path)
         start_lab(classroom.path, ["--LabApp.default_url=/formgrader", *options])
     parser.add_argument("unit", nargs="?", help="such as lesson08; default: the newest")
     parser.add_argument("--folder", type=Path, default=STUDENT, help="default: build/student")
     args, options = parser.parse_known_args(argv[1:])
+    options += server_options(args)
     unit = chosen_units(units(), args.unit, "lessons/")[-1]
     path, is_new = student_copy(unit, os.environ.get("COURSE_LANG") or "en", args.folder)
     if is_new:

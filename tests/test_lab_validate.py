@@ -66,3 +66,19 @@ def test_validate_says_that_a_locked_cell_was_changed(tmp_path, environment):
     nb.cells[-1].source = "assert True"
     nbformat.write(nb, path)
     assert "THE CONTENTS OF 1 TEST CELL(S) HAVE CHANGED!" in validate(path, environment)
+
+
+@pytest.mark.parametrize(
+    ("given", "handed_on"),
+    [
+        (["--port", "8890", "--no-browser"], ["--no-browser", "--port=8890"]),
+        (["--port=8890"], ["--port=8890"]),
+        (["--ip", "0.0.0.0", UNIT], ["--ip=0.0.0.0"]),
+        (["--ServerApp.password=x"], ["--ServerApp.password=x"]),
+    ],
+)
+def test_options_reach_jupyterlab(tmp_path, monkeypatch, given, handed_on):
+    started = []
+    monkeypatch.setattr(lab, "start_lab", lambda folder, options: started.append(options))
+    lab.main(["lab", "--folder", str(tmp_path), *given])
+    assert started[0][1:] == handed_on
