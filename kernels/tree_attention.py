@@ -12,8 +12,8 @@ import os
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from kernels.tree_attention_torch import BatchPlan, plan_tree_attention, tree_attention_torch
 from kernels.tree_layout import TreeLayout, unpack_bits
 
 try:
@@ -53,35 +53,6 @@ def tree_attention_ref(
         visible = torch.cat([prefix, unpack_bits(layout.mask_bits[rows], num_nodes)], dim=1)
         weights = scores.masked_fill(~visible, -torch.inf).softmax(-1).nan_to_num(0.0)
         out[rows] = torch.einsum("hqk,khd->qhd", weights, values).to(q.dtype)
-    return out
-
-
-def tree_attention_torch(
-    q: Tensor, k_cache: Tensor, v_cache: Tensor, layout: TreeLayout, scale: float
-) -> Tensor:
-    """What runs without a card: torch's fused attention, a request at a time, whole pages copied.
-
-    The query heads of a KV head are laid out as more rows of it, so no key is copied twice.
-    """
-    out = torch.zeros_like(q)
-    page_size, num_kv_heads = k_cache.shape[1:3]
-    group, head_dim = q.shape[1] // num_kv_heads, q.shape[2]
-    bounds = layout.qo_indptr.tolist()
-    for request, context_len in enumerate(layout.context_lens.tolist()):
-        rows = slice(bounds[request], bounds[request + 1])
-        num_nodes = rows.stop - rows.start
-        if num_nodes == 0:
-            continue
-        kv_len = context_len + num_nodes
-        pages = layout.block_table[request, : -(-kv_len // page_size)]
-        keys, values = (c[pages].flatten(0, 1)[:kv_len].transpose(0, 1) for c in (k_cache, v_cache))
-        queries = q[rows].view(num_nodes, num_kv_heads, group, head_dim).permute(1, 2, 0, 3)
-        visible = unpack_bits(layout.mask_bits[rows], num_nodes)
-        visible = functional.pad(visible, (context_len, 0), value=True).repeat(group, 1)
-        attended = functional.scaled_dot_product_attention(
-            queries.flatten(1, 2)[None], keys[None], values[None], attn_mask=visible, scale=scale
-        )[0]
-        out[rows] = attended.view(queries.shape).permute(2, 0, 1, 3).reshape(q[rows].shape)
     return out
 
 
@@ -235,19 +206,40 @@ def choose_num_splits(num_programs: int, max_context: int, num_processors: int) 
     return 1 << max(wanted, 1).bit_length() - 1
 
 
+def plan_for(
+    q_dtype: torch.dtype, k_cache: Tensor, layout: TreeLayout, group: int
+) -> BatchPlan | None:
+    """What `tree_attention` can work out once a forward instead of once a layer; None on a card.
+
+    group: query heads that share a KV head. The plan is good for this layout and cache shape only.
+    """
+    if triton is not None and (k_cache.is_cuda or IS_INTERPRETED):
+        return None
+    return plan_tree_attention(layout, k_cache.shape[1], group, q_dtype)
+
+
 def tree_attention(
-    q: Tensor, k_cache: Tensor, v_cache: Tensor, layout: TreeLayout, scale: float
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    layout: TreeLayout,
+    scale: float,
+    plan: BatchPlan | None = None,
 ) -> Tensor:
     """Attention of every node over its prefix and ancestors -> [total_tokens, heads, head_dim].
 
     q [total_tokens, num_heads, head_dim] float32, float16 or bfloat16; k_cache and v_cache
     [num_pages, page_size, num_kv_heads, head_dim] of the same dtype, with the tree's own KV in it.
-    Rows behind qo_indptr[-1] are padding and come back as zeros.
+    Rows behind qo_indptr[-1] are padding and come back as zeros. `plan` is that of `plan_for`,
+    which has checked the layout; without one it is made here.
     Raises AssertionError on wrong shapes, dtypes or devices.
     """
+    if plan is not None:
+        return tree_attention_torch(q, k_cache, v_cache, plan, scale)
     _check_arguments(q, k_cache, v_cache, layout)
-    if triton is None or not (q.is_cuda or IS_INTERPRETED):
-        return tree_attention_torch(q, k_cache, v_cache, layout, scale)
+    plan = plan_for(q.dtype, k_cache, layout, q.shape[1] // k_cache.shape[2])
+    if plan is not None:
+        return tree_attention_torch(q, k_cache, v_cache, plan, scale)
     (batch, max_pages), (total_tokens, num_heads, head_dim) = layout.block_table.shape, q.shape
     page_size, num_kv_heads = k_cache.shape[1:3]
     group = num_heads // num_kv_heads

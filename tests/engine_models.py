@@ -10,8 +10,11 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
+from kernels.kv_pool import SequenceKV
 from lessons.lib.engine import Engine
+from lessons.lib.model.batch import prepare_batch
 from lessons.lib.model.loader import load_model
+from lessons.lib.tree import DraftTree
 
 SIZES = dict(
     vocab_size=97,
@@ -36,6 +39,27 @@ LLAMA3_ROPE = {
 @functools.cache
 def smollm(dtype: str) -> Engine:
     return Engine(*load_model(dtype=dtype, device="cpu"))
+
+
+def empty_sequences(model, batch, num_tokens, page_size=16):
+    """(pool, sequences): a pool in which `batch` sequences find room for num_tokens each."""
+    pages = batch * -(-num_tokens // page_size)
+    return model.new_pool(pages * page_size, page_size), [SequenceKV() for _ in range(batch)]
+
+
+def append(model, pool, sequences, ids, num_logits=None):
+    """Tokens ids [batch, q] behind the sequences -> logits [batch, num_logits or q, vocab]."""
+    rows = [(kv, DraftTree.chain(row)) for kv, row in zip(sequences, ids.tolist(), strict=True)]
+    counts = None if num_logits is None else [num_logits] * len(rows)
+    logits = model.forward(prepare_batch(pool, rows, counts), pool)
+    for kv in sequences:
+        pool.commit(kv, ids.shape[1])
+    return logits.unflatten(0, (len(rows), -1))
+
+
+def fresh_logits(model, ids):
+    """Logits [batch, q, vocab] of whole texts ids [batch, q]."""
+    return append(model, *empty_sequences(model, *ids.shape), ids)
 
 
 def reference_model(kind: str, tied: bool = False, **overrides):

@@ -10,7 +10,7 @@ from lessons.lib.draft.proposer import DraftProposal
 from lessons.lib.engine import Engine
 from lessons.lib.model.loader import load_model
 from lessons.lib.sampling import SeededRandom, logits_to_probs
-from tests.engine_models import reference_model, write_folder
+from tests.engine_models import fresh_logits, reference_model, write_folder
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 
@@ -147,8 +147,7 @@ class NoisyTarget:
     def propose(self, context_ids, num_draft_tokens):
         text, laws = list(context_ids), []
         for _ in range(num_draft_tokens):
-            cache = self.model.new_cache(1, len(text))
-            logits = self.model.forward(torch.tensor([text]), cache)[0, -1]
+            logits = fresh_logits(self.model, torch.tensor([text]))[0, -1]
             laws.append(logits_to_probs(logits + self.noise, self.sampling))
             text.append(self.random.draw(laws[-1], len(text)))
         return DraftProposal(text[len(context_ids) :], torch.stack(laws))
@@ -172,14 +171,12 @@ def test_sampled_drafts_leave_the_law_of_the_text_unchanged(engine):
         )
         drafted[result.token_ids[1]] += 1
         accepted += sum(record.accepted for record in result.rounds)
-    cache = engine.model.new_cache(1, 9)
     first = logits_to_probs(
-        engine.model.forward(torch.tensor([PROMPT]), cache)[0, -1], SamplingParams(**setting)
+        fresh_logits(engine.model, torch.tensor([PROMPT]))[0, -1], SamplingParams(**setting)
     )
     law = torch.zeros(97)
     for token in first.nonzero().flatten().tolist():
-        cache.truncate(8)
-        logits = engine.model.forward(torch.tensor([[token]]), cache)[0, -1]
+        logits = fresh_logits(engine.model, torch.tensor([[*PROMPT, token]]))[0, -1]
         law += first[token] * logits_to_probs(logits, SamplingParams(**setting))
     # Mean total variation of a true sample is at most sqrt(36 / (2 pi n)) = 0.12 here.
     assert float((drafted / count - law).abs().sum()) / 2 < 0.16
@@ -206,11 +203,11 @@ def test_times_add_up(engine):
     assert result.prefill_ms > 0
 
 
-def test_long_prompts_are_prefilled_in_chunks(engine, monkeypatch):
+def test_long_prompts_are_prefilled_in_chunks(engine):
     prompt = [(7 * i) % 97 for i in range(50)]
     expected = engine.generate(prompt, 10, ignore_eos=True).token_ids
-    monkeypatch.setattr("lessons.lib.engine.PREFILL_CHUNK", 16)
-    assert engine.generate(prompt, 10, ignore_eos=True).token_ids == expected
+    chunked = Engine(engine.model, engine.tokenizer, token_budget=16)
+    assert chunked.generate(prompt, 10, ignore_eos=True).token_ids == expected
 
 
 @pytest.mark.parametrize(

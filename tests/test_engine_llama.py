@@ -3,9 +3,18 @@
 import pytest
 import torch
 
-from lessons.lib.model.llama import KVCache
+from kernels.kv_rollback import rollback_trees_kv
+from lessons.lib.model.batch import prepare_batch
 from lessons.lib.model.loader import load_model
-from tests.engine_models import LLAMA3_ROPE, reference_model, write_folder
+from lessons.lib.tree import DraftTree
+from tests.engine_models import (
+    LLAMA3_ROPE,
+    append,
+    empty_sequences,
+    fresh_logits,
+    reference_model,
+    write_folder,
+)
 
 CASES = {
     "llama": dict(kind="llama"),
@@ -47,12 +56,12 @@ def test_logits_equal_transformers(pairs, case):
     ids = tokens(3, 100)
     with torch.inference_mode():
         expected = reference(ids).logits
-    found = model.forward(ids, model.new_cache(3, 100))
+    found = fresh_logits(model, ids)
     assert relative_error(found, expected) < 1e-5
     # The comparison sees what it should: another token, another weight, another position.
     other = ids.clone()
     other[:, 10] = (other[:, 10] + 1) % 97
-    assert relative_error(model.forward(other, model.new_cache(3, 100)), expected) > 1e-2
+    assert relative_error(fresh_logits(model, other), expected) > 1e-2
     assert relative_error(torch.zeros_like(found), expected) == 1
 
 
@@ -61,54 +70,50 @@ def test_logits_equal_transformers(pairs, case):
 def test_chunks_equal_one_prefill(pairs, case, chunks):
     model = pairs(case)[1]
     ids = tokens(2, 40)
-    whole = model.forward(ids, model.new_cache(2, 40))
-    cache = model.new_cache(2, 64)
-    parts = [model.forward(part, cache) for part in ids.split(chunks, dim=1)]
-    assert cache.length == 40
+    whole = fresh_logits(model, ids)
+    pool, sequences = empty_sequences(model, 2, 64)
+    parts = [append(model, pool, sequences, part) for part in ids.split(chunks, dim=1)]
+    assert [kv.length for kv in sequences] == [40, 40]
     assert relative_error(torch.cat(parts, dim=1), whole) < 1e-5
 
 
-def test_truncated_cache_equals_a_fresh_prefill(pairs):
-    model = pairs("qwen3")[1]
-    ids, rejected, following = tokens(2, 20), tokens(2, 8, seed=1), tokens(2, 5, seed=2)
-    cache, fresh = model.new_cache(2, 40), model.new_cache(2, 40)
-    model.forward(ids, cache)
-    model.forward(rejected, cache)
-    cache.truncate(20)
-    model.forward(ids, fresh)
-    again, expected = model.forward(following, cache), model.forward(following, fresh)
-    assert torch.equal(again, expected)
-    for stored, reference in zip(cache.keys + cache.values, fresh.keys + fresh.values, strict=True):
-        assert torch.equal(stored[:, :, :25], reference[:, :, :25])
+def kv_of(pool, sequences, length):
+    """Keys and values of all layers, [batch, length, ...] each."""
+    tables, _ = pool.prepare_block_tables(sequences)
+    return [part for layer in range(3) for part in pool.gather_kv(layer, tables, length)]
 
 
-def test_leaving_rejected_tokens_in_the_cache_shows(pairs):
+def test_rejected_tokens_leave_no_trace(pairs):
     model = pairs("qwen3")[1]
     ids, rejected, following = tokens(2, 20), tokens(2, 8, seed=1), tokens(2, 5, seed=2)
-    dirty, clean = model.new_cache(2, 40), model.new_cache(2, 40)
-    model.forward(torch.cat((ids, rejected), 1), dirty)
-    model.forward(ids, clean)
-    difference = relative_error(model.forward(following, dirty), model.forward(following, clean))
-    assert difference > 1e-2
+    pool, sequences = empty_sequences(model, 2, 40)
+    append(model, pool, sequences, ids)
+    trees = [DraftTree.chain(row) for row in rejected.tolist()]
+    model.forward(prepare_batch(pool, list(zip(sequences, trees, strict=True))), pool)
+    rollback_trees_kv(pool, [(kv, tree, []) for kv, tree in zip(sequences, trees, strict=True)])
+    fresh_pool, fresh = empty_sequences(model, 2, 40)
+    append(model, fresh_pool, fresh, ids)
+    again = append(model, pool, sequences, following)
+    assert relative_error(again, append(model, fresh_pool, fresh, following)) < 1e-6
+    pairs_of_kv = zip(kv_of(pool, sequences, 25), kv_of(fresh_pool, fresh, 25), strict=True)
+    assert all(relative_error(stored, expected) < 1e-6 for stored, expected in pairs_of_kv)
+
+
+def test_leaving_rejected_tokens_in_the_pool_shows(pairs):
+    model = pairs("qwen3")[1]
+    ids, rejected, following = tokens(2, 20), tokens(2, 8, seed=1), tokens(2, 5, seed=2)
+    dirty = fresh_logits(model, torch.cat((ids, rejected, following), 1))[:, -5:]
+    clean = fresh_logits(model, torch.cat((ids, following), 1))[:, -5:]
+    assert relative_error(dirty, clean) > 1e-2
 
 
 def test_last_logits_alone(pairs):
     model = pairs("llama")[1]
     ids = tokens(2, 9)
-    every = model.forward(ids, model.new_cache(2, 9))
-    last = model.forward(ids, model.new_cache(2, 9), num_logits=2)
+    every = fresh_logits(model, ids)
+    last = append(model, *empty_sequences(model, 2, 9), ids, num_logits=2)
     assert last.shape == (2, 2, 97)
     assert relative_error(last, every[:, -2:]) < 1e-5
-
-
-def test_overfull_cache_and_bad_truncation_are_refused(pairs):
-    model = pairs("llama")[1]
-    cache = model.new_cache(1, 8)
-    with pytest.raises(AssertionError, match="8 tokens cannot hold 9"):
-        model.forward(tokens(1, 9), cache)
-    model.forward(tokens(1, 5), cache)
-    with pytest.raises(AssertionError):
-        cache.truncate(6)
 
 
 def test_bfloat16_is_near_float32(pairs, tmp_path):
@@ -117,16 +122,16 @@ def test_bfloat16_is_near_float32(pairs, tmp_path):
     ids = tokens(1, 30)
     with torch.inference_mode():
         expected = reference(ids).logits
-    found = model.forward(ids, model.new_cache(1, 30))
+    found = fresh_logits(model, ids)
     assert found.dtype == torch.bfloat16
     assert 1e-5 < relative_error(found, expected) < 0.1
 
 
-def test_cache_size_is_what_the_config_says(pairs):
-    config = pairs("llama")[1].config
-    cache = KVCache(config, 2, 10, torch.bfloat16, torch.device("cpu"))
-    stored = sum(t.numel() * t.element_size() for t in cache.keys + cache.values)
-    assert stored == 2 * 10 * config.kv_bytes_per_token(2)
+def test_pool_size_is_what_the_config_says(pairs):
+    model = pairs("llama")[1]
+    pool = model.new_pool(20, page_size=8)
+    assert pool.allocator.num_pages == 3
+    assert pool.bytes_per_token == model.config.kv_bytes_per_token(4)
 
 
 @pytest.mark.gpu
@@ -137,6 +142,6 @@ def test_logits_on_cuda_equal_transformers(pairs, case, tmp_path):
     ids = tokens(2, 60)
     with torch.inference_mode():
         expected = reference(ids).logits
-    cache = model.new_cache(2, 60)
-    parts = [model.forward(part.cuda(), cache) for part in ids.split([50, 1, 9], dim=1)]
+    pool, sequences = empty_sequences(model, 2, 60)
+    parts = [append(model, pool, sequences, part) for part in ids.split([50, 1, 9], dim=1)]
     assert relative_error(torch.cat(parts, dim=1).cpu(), expected) < 1e-4

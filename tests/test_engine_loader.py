@@ -12,7 +12,7 @@ from kernels.runtime import InputError
 from lessons.lib.model import loader, weight_cache
 from lessons.lib.model.gguf_file import GGUFFile, unpermute
 from lessons.lib.model.loader import load_model
-from tests.engine_models import reference_model, write_folder, write_gguf
+from tests.engine_models import fresh_logits, reference_model, write_folder, write_gguf
 
 IDS = torch.arange(20).view(1, 20)
 
@@ -34,7 +34,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def logits(model):
-    return model.forward(IDS, model.new_cache(1, 20))
+    return fresh_logits(model, IDS)
 
 
 def edit_config(folder, **changes):

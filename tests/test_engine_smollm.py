@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 from lessons.lib.bench.workload import KINDS, load_prompts
 from lessons.lib.draft.ngram import NgramProposer
 from lessons.lib.model.loader import default_model_path
-from tests.engine_models import smollm
+from tests.engine_models import fresh_logits, smollm
 
 TEN = [prompt for kind in KINDS for prompt in load_prompts(kinds=(kind,))[:2]]
 NEW_TOKENS = 64
@@ -34,7 +34,7 @@ def compare(prompt):
     prompt_ids = prompt.token_ids(engine.tokenizer)
     answer = engine.generate(prompt_ids, NEW_TOKENS, ignore_eos=True).token_ids
     ids = torch.tensor([[*prompt_ids, *answer]])
-    ours = engine.model.forward(ids, engine.model.new_cache(1, ids.shape[1]))[0]
+    ours = fresh_logits(engine.model, ids)[0]
     with torch.inference_mode():
         theirs = reference()(ids).logits[0]
     error = float((ours - theirs).abs().max() / theirs.abs().max())

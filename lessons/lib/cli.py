@@ -18,8 +18,9 @@ from lessons.lib.bench.run import method_specs, run_interleaved
 from lessons.lib.bench.workload import KINDS, SPLITS, load_prompts
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.registry import TARGET_ONLY, make_proposer, method_names
-from lessons.lib.engine import Engine, GenerationResult
+from lessons.lib.engine import Engine
 from lessons.lib.model.loader import load_model
+from lessons.lib.sequence import GenerationResult
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,84 +1,112 @@
-"""The loop: propose, verify, accept, commit or roll back, until the request is done.
+"""The loop: schedule, propose, verify, accept, commit or roll back, for a whole batch a step.
 
-Who owns what: the proposer its draft state, the KV cache the target's keys and values, the
-verification rules nothing. The engine owns the token list and the clock.
+Who owns what: the proposers their draft state, the KV pool the pages, the scheduler the queues, the
+verification rules nothing. The engine owns the requests and the clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from time import perf_counter
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 
-from kernels.runtime import InputError, synchronize
+from kernels.kv_pool import RollbackPolicy, SequenceKV
+from kernels.kv_rollback import rollback_trees_kv
+from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.proposer import DraftProposal, Proposer
-from lessons.lib.metrics import RoundRecord
-from lessons.lib.model.llama import KVCache, LlamaModel
+from lessons.lib.metrics import RoundRecord, StepClock, StepRecord
+from lessons.lib.model.batch import prepare_batch
+from lessons.lib.model.llama import LlamaModel
 from lessons.lib.model.tokenizer import Tokenizer
-from lessons.lib.sampling import SeededRandom, logits_to_probs
-from lessons.lib.verify import Verification, verify_delta, verify_greedy, verify_sampled
+from lessons.lib.scheduler import Scheduler
+from lessons.lib.sequence import GenerationResult, Request
+from lessons.lib.tree import DraftTree
+from lessons.lib.tree_verify import TreeVerification
+from lessons.lib.turn import Turn
 
-PREFILL_CHUNK = 512  # tokens a prefill forward takes at most; bounds the mask and activations
-
-
-@dataclass(frozen=True)
-class GenerationResult:
-    """Tokens of one request and the record of how they came about; times in milliseconds.
-
-    The first token belongs to the prefill; every later one to a round. `extra_memory_bytes` is what
-    speculation needs at its peak beyond target-only, by count and not by sampling an allocator: KV
-    slots of the draft tokens, their rows of logits and laws, and what the proposer holds.
-    Temporary activations of the wider forward are left out.
-    """
-
-    token_ids: list[int]
-    rounds: list[RoundRecord]
-    prefill_ms: float
-    decode_ms: float
-    extra_memory_bytes: int
-
-
-@dataclass
-class _Request:
-    """State of the running request. The cache always lacks exactly the last token of `context`."""
-
-    context: list[int]
-    prompt_len: int
-    max_len: int
-    sampling: SamplingParams
-    random: SeededRandom
-    cache: KVCache
-    stop_ids: frozenset[int]
-    rounds: list[RoundRecord] = field(default_factory=list)
-    is_stopped: bool = False
-    extra_memory_bytes: int = 0
-
-    @property
-    def num_left(self) -> int:
-        return 0 if self.is_stopped else self.max_len - len(self.context)
-
-    def commit(self, token_ids: Sequence[int]) -> int:
-        """Append tokens up to a stop token or the length limit; how many were kept."""
-        kept = list(token_ids[: self.num_left])
-        for index, token_id in enumerate(kept):
-            if token_id in self.stop_ids:
-                kept, self.is_stopped = kept[: index + 1], True
-                break
-        self.context += kept
-        return len(kept)
+DEFAULT_KV_TOKENS = 8192
+MAX_DEFAULT_KV_TOKENS = 32_768  # a pool for the full context of a long-context model is too much
 
 
 class Engine:
-    """Runs one request at a time on a loaded target model."""
+    """Runs many requests at a time on a loaded target model, one forward a step."""
 
-    def __init__(self, model: LlamaModel, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        model: LlamaModel,
+        tokenizer: Tokenizer,
+        num_kv_tokens: int | None = None,
+        page_size: int = 16,
+        policy: RollbackPolicy = RollbackPolicy.RETURN_PAGES,
+        max_running: int = 16,
+        token_budget: int = 512,
+        shares_prefixes: bool = True,
+    ) -> None:
+        """num_kv_tokens: room of the KV pool, default the model's context but 8192 to 32768.
+        At most max_running requests decode at a time; a forward has at most token_budget rows, so
+        longer prompts are prefilled in chunks. shares_prefixes: requests whose texts begin alike
+        compute that part once.
+        """
+        if max_running < 1 or token_budget < 1:
+            raise InputError(
+                f"max_running and token_budget must be 1 or more, got {max_running} and "
+                f"{token_budget}"
+            )
+        context = min(model.config.max_context, MAX_DEFAULT_KV_TOKENS)
+        num_tokens = num_kv_tokens or max(DEFAULT_KV_TOKENS, context)
         self.model = model
         self.tokenizer = tokenizer
+        self.pool = model.new_pool(num_tokens, page_size, policy)
+        self._scheduler = Scheduler(self.pool, max_running, token_budget, shares_prefixes)
+        self._token_budget = token_budget
+        self._shares_prefixes = shares_prefixes
+        self._requests: dict[str, Request] = {}
+        self._num_added = 0
 
-    @torch.inference_mode()
+    def add_request(
+        self,
+        prompt_ids: Sequence[int],
+        max_new_tokens: int,
+        sampling: SamplingParams | None = None,
+        proposer: Proposer | None = None,
+        depth: int = 0,
+        stop: Sequence[str] = (),
+        ignore_eos: bool = False,
+        request_id: str | None = None,
+    ) -> str:
+        """Queue a request; returns its id. Arguments as for `generate`.
+
+        A proposer serves one request at a time. Raises InputError for what can never be run.
+        """
+        self._num_added += 1
+        name = request_id or f"request-{self._num_added}"
+        if name in self._requests:
+            raise InputError(f"request id {name!r} is in use; choose another one")
+        self._check(prompt_ids, max_new_tokens, depth)
+        if "" in stop:
+            raise InputError("a stop string must not be empty")
+        request = Request(
+            request_id=name,
+            token_ids=list(prompt_ids),
+            max_len=len(prompt_ids) + max_new_tokens,
+            sampling=sampling or SamplingParams(),
+            proposer=proposer,
+            depth=depth,
+            stop_ids=frozenset() if ignore_eos else self.tokenizer.eos_token_ids,
+            stop=tuple(stop),
+            decode=self.tokenizer.decode,
+        )
+        self._requests[name] = request
+        self._scheduler.waiting.append(request)
+        return name
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request waits or runs."""
+        return bool(self._scheduler.waiting or self._scheduler.running)
+
     def generate(
         self,
         prompt_ids: Sequence[int],
@@ -87,32 +115,82 @@ class Engine:
         proposer: Proposer | None = None,
         depth: int = 0,
         ignore_eos: bool = False,
+        stop: Sequence[str] = (),
     ) -> GenerationResult:
-        """Continue a prompt by at most max_new_tokens (at least one).
+        """Continue a prompt by at most max_new_tokens (at least one), until an end-of-text token
+        or a stop string. Other requests of the engine go on meanwhile.
 
         proposer None or depth 0 is target-only decoding. `depth` is the most draft tokens a round
         may verify; a round verifies what was proposed and decodes one token when nothing was.
         Output law and, in float32, greedy tokens do not depend on proposer or depth.
         """
-        self._check(prompt_ids, max_new_tokens, depth)
-        stop_ids = frozenset() if ignore_eos else self.tokenizer.eos_token_ids
-        request = self._start(prompt_ids, max_new_tokens, sampling or SamplingParams(), stop_ids)
-        started = self._now()
-        request.commit(self._prefill(request).token_ids)
-        prefilled = self._now()
-        try:
-            while request.num_left:
-                self._round(request, proposer, depth)
-        finally:
-            if proposer is not None:
-                proposer.forget()
-        return GenerationResult(
-            token_ids=request.context[request.prompt_len :],
-            rounds=request.rounds,
-            prefill_ms=(prefilled - started) * 1e3,
-            decode_ms=(self._now() - prefilled) * 1e3,
-            extra_memory_bytes=request.extra_memory_bytes,
+        name = self.add_request(
+            prompt_ids, max_new_tokens, sampling, proposer, depth, stop, ignore_eos
         )
+        try:
+            while not self._requests[name].finish_reason:
+                self.step()
+        except BaseException:
+            self.abort(name)
+            raise
+        return self.take_result(name)
+
+    def stream(
+        self, prompt_ids: Sequence[int], max_new_tokens: int, **settings: Any
+    ) -> Iterator[str]:
+        """As `generate`, but yields the text in pieces as it becomes certain. What may be the
+        beginning of a stop string is held back. Leaving the loop early aborts the request."""
+        name = self.add_request(prompt_ids, max_new_tokens, **settings)
+        request, num_sent = self._requests[name], 0
+        try:
+            while not request.finish_reason:
+                self.step()
+                text = request.text()
+                if len(text) > num_sent:
+                    yield text[num_sent:]
+                    num_sent = len(text)
+        finally:
+            self.abort(name)
+
+    def abort(self, request_id: str) -> GenerationResult:
+        """Stop a request wherever it is and free what it holds; returns what there was of it."""
+        request = self._find(request_id)
+        if request.finish_reason is None:
+            request.finish_reason = "abort"
+            self._end(request)
+        return self.take_result(request_id)
+
+    def take_result(self, request_id: str) -> GenerationResult:
+        """The result of a finished request, which the engine then forgets."""
+        request = self._find(request_id)
+        if request.finish_reason is None:
+            raise InputError(f"request {request_id!r} is not finished; step on or abort it")
+        del self._requests[request_id]
+        return request.result()
+
+    @torch.inference_mode()
+    def step(self) -> StepRecord:
+        """One forward for every request that has a turn, and what came of it."""
+        if not self.has_work:
+            raise InputError("no request to work on; add one first")
+        clock = StepClock(self.model.device)
+        work = self._scheduler.schedule()
+        for request, _ in work:
+            request.started_at = request.started_at or clock.started
+        clock.lap("rest")
+        turns = [Turn.take(request, rows) for request, rows in work]
+        clock.lap("draft")
+        rows = [(turn.request.kv, turn.tree) for turn in turns]
+        batch = prepare_batch(self.pool, rows, [turn.num_logits for turn in turns])
+        num_pages = self.pool.allocator.num_owned
+        clock.lap("rest")
+        logits = self.model.forward(batch, self.pool)
+        clock.lap("verify")
+        verified = self._accept(turns, logits)
+        clock.lap("accept")
+        emitted = self._commit(turns, verified)
+        clock.lap("commit")
+        return self._record(turns, emitted, clock, num_pages)
 
     def _check(self, prompt_ids: Sequence[int], max_new_tokens: int, depth: int) -> None:
         if not prompt_ids:
@@ -121,87 +199,104 @@ class Engine:
             raise InputError(f"max_new_tokens must be 1 or more, got {max_new_tokens}")
         if depth < 0:
             raise InputError(f"depth must be 0 or more, got {depth}")
+        if 1 + depth > self._token_budget:
+            raise InputError(
+                f"depth {depth} needs a token budget of {1 + depth}, the engine has "
+                f"{self._token_budget}"
+            )
         needed, limit = len(prompt_ids) + max_new_tokens, self.model.config.max_context
         if needed > limit:
             raise InputError(
                 f"prompt of {len(prompt_ids)} tokens and {max_new_tokens} new ones exceed "
                 f"the model's context of {limit}"
             )
-
-    def _start(
-        self,
-        prompt_ids: Sequence[int],
-        max_new_tokens: int,
-        sampling: SamplingParams,
-        stop_ids: frozenset[int],
-    ) -> _Request:
-        max_len = len(prompt_ids) + max_new_tokens
-        return _Request(
-            context=list(prompt_ids),
-            prompt_len=len(prompt_ids),
-            max_len=max_len,
-            sampling=sampling,
-            random=SeededRandom(sampling.seed),
-            cache=self.model.new_cache(batch=1, max_len=max_len),
-            stop_ids=stop_ids,
-        )
-
-    def _prefill(self, request: _Request) -> Verification:
-        """Run the prompt and draw the first token."""
-        prompt = torch.tensor([request.context], device=self.model.device)
-        for chunk in prompt.split(PREFILL_CHUNK, dim=1):
-            logits = self.model.forward(chunk, request.cache, num_logits=1)
-        return self._verify(request, DraftProposal([]), logits[0])
-
-    def _round(self, request: _Request, proposer: Proposer | None, depth: int) -> None:
-        started = self._now()
-        # One token comes free with every round, so drafting more than the rest less one is waste.
-        num_draft_tokens = min(depth, request.num_left - 1)
-        proposal = DraftProposal([])
-        if proposer is not None and num_draft_tokens:
-            proposal = proposer.propose(request.context, num_draft_tokens)
-        assert len(proposal.token_ids) <= num_draft_tokens
-        drafted = self._now()
-        tokens = [request.context[-1], *proposal.token_ids]
-        token_ids = torch.tensor([tokens], device=self.model.device)
-        logits = self.model.forward(token_ids, request.cache)[0]
-        verified = self._now()
-        verification = self._verify(request, proposal, logits)
-        emitted = request.commit(verification.token_ids)
-        request.cache.truncate(len(request.context) - 1)
-        if proposer is not None:
-            proposer.observe(request.context[-emitted:])
-            self._note_memory(request, proposer, proposal)
-        request.rounds.append(
-            RoundRecord(
-                proposed=len(proposal.token_ids),
-                accepted=emitted - 1,
-                emitted=emitted,
-                draft_ms=(drafted - started) * 1e3,
-                verify_ms=(verified - drafted) * 1e3,
-                overhead_ms=(self._now() - verified) * 1e3,
+        room = self.pool.allocator.num_pages * self.pool.page_size
+        if needed > room:
+            raise InputError(
+                f"prompt of {len(prompt_ids)} tokens and {max_new_tokens} new ones exceed the KV "
+                f"pool of {room}; give the engine a larger num_kv_tokens"
             )
-        )
 
-    def _verify(
-        self, request: _Request, proposal: DraftProposal, logits: torch.Tensor
-    ) -> Verification:
-        """Pick the rule the proposal calls for. logits [k + 1, vocab]."""
-        drafts, position = proposal.token_ids, len(request.context)
-        if request.sampling.is_greedy:
-            return verify_greedy(drafts, logits.argmax(-1).tolist())
-        target_probs = logits_to_probs(logits, request.sampling)
-        if proposal.draft_probs is None:
-            return verify_delta(drafts, target_probs, request.random, position)
-        return verify_sampled(drafts, proposal.draft_probs, target_probs, request.random, position)
+    def _accept(self, turns: Sequence[Turn], logits: torch.Tensor) -> list[TreeVerification | None]:
+        """What each turn may keep; None for a chunk inside a prompt. logits [n, vocab].
 
-    def _note_memory(self, request: _Request, proposer: Proposer, proposal: DraftProposal) -> None:
+        The argmax of all rows is taken at once: on a card the host then waits once.
+        """
+        counts = [turn.num_logits for turn in turns]
+        is_any_greedy = any(turn.request.sampling.is_greedy for turn in turns)
+        winners = logits.argmax(-1).cpu() if is_any_greedy else logits.new_empty(logits.shape[0])
+        parts = zip(turns, logits.split(counts), winners.split(counts), strict=True)
+        return [turn.verify(*rows) if turn.num_logits else None for turn, *rows in parts]
+
+    def _commit(
+        self, turns: Sequence[Turn], verified: Sequence[TreeVerification | None]
+    ) -> list[int]:
+        """Append what was accepted, keep its KV and no other; how many tokens each turn emitted."""
+        emitted: list[int] = []
+        kept: list[tuple[SequenceKV, DraftTree, Sequence[int]]] = []
+        for turn, outcome in zip(turns, verified, strict=True):
+            count = turn.request.commit(outcome.token_ids) if outcome else 0
+            emitted.append(count)
+            kept.append((turn.request.kv, turn.tree, turn.path(outcome, count)))
+        rollback_trees_kv(self.pool, kept)
+        for turn, count in zip(turns, emitted, strict=True):
+            self._after_commit(turn, count)
+        return emitted
+
+    def _after_commit(self, turn: Turn, emitted: int) -> None:
+        request, proposer = turn.request, turn.request.proposer
+        if self._shares_prefixes:
+            self.pool.publish(request.kv, request.token_ids)
+        if proposer is not None and turn.proposal is not None:
+            proposer.observe(request.token_ids[-emitted:])
+            self._note_memory(request, proposer, turn.proposal)
+        if request.finish_reason:
+            self._end(request)
+
+    def _end(self, request: Request) -> None:
+        self._scheduler.remove(request)
+        if request.proposer is not None:
+            request.proposer.forget()
+
+    def _note_memory(self, request: Request, proposer: Proposer, proposal: DraftProposal) -> None:
         config, element_bytes = self.model.config, self.model.dtype.itemsize
         laws = 0 if request.sampling.is_greedy else 4 * (1 + (proposal.draft_probs is not None))
         row = config.vocab_size * (element_bytes + laws)
         slots = len(proposal.token_ids) * (config.kv_bytes_per_token(element_bytes) + row)
         request.extra_memory_bytes = max(request.extra_memory_bytes, slots + proposer.memory_bytes)
 
-    def _now(self) -> float:
-        synchronize(self.model.device)
-        return perf_counter()
+    def _record(
+        self, turns: Sequence[Turn], emitted: Sequence[int], clock: StepClock, num_pages: int
+    ) -> StepRecord:
+        """Close the step: give every request its times and its round."""
+        rounds: dict[str, RoundRecord] = {}
+        prefilled: dict[str, int] = {}
+        for turn, count in zip(turns, emitted, strict=True):
+            request = turn.request
+            if count and request.first_token_at is None:
+                request.first_token_at = clock.last
+            if request.finish_reason:
+                request.finished_at = clock.last
+            if turn.proposal is None:
+                prefilled[request.request_id] = turn.tree.num_nodes
+            else:
+                rounds[request.request_id] = turn.record(count, clock.ms)
+                request.rounds.append(rounds[request.request_id])
+        sizes = [turn.tree.num_nodes for turn in turns]
+        return StepRecord(
+            rounds=rounds,
+            prefilled=prefilled,
+            finished=tuple(t.request.request_id for t in turns if t.request.finish_reason),
+            preempted=tuple(self._scheduler.preempted),
+            phase_ms=clock.ms,
+            num_requests=len(turns),
+            num_rows=sum(sizes),
+            max_query_len=max(sizes),
+            num_pages=num_pages,
+            kv_bytes=num_pages * self.pool.page_size * self.pool.bytes_per_token,
+        )
+
+    def _find(self, request_id: str) -> Request:
+        if request_id not in self._requests:
+            raise InputError(f"unknown request id {request_id!r}")
+        return self._requests[request_id]

@@ -14,6 +14,7 @@ from time import perf_counter
 import torch
 from tqdm import tqdm
 
+from kernels.kv_pool import SequenceKV
 from kernels.runtime import InputError, synchronize
 from lessons.lib import metrics
 from lessons.lib.bench.workload import Prompt
@@ -21,11 +22,14 @@ from lessons.lib.config import SamplingParams
 from lessons.lib.draft.registry import TARGET_ONLY, make_proposer
 from lessons.lib.engine import Engine
 from lessons.lib.metrics import RoundRecord
+from lessons.lib.model.batch import prepare_batch
 from lessons.lib.model.llama import LlamaModel
+from lessons.lib.tree import DraftTree
 
 BASELINE = "baseline"
 GB = 1e9
 _WARM_UP_TOKENS = 8
+PAGE_SIZE = 16
 
 
 @dataclass(frozen=True)
@@ -243,16 +247,22 @@ def step_cost(
     """
     times: dict[tuple[int, int], list[float]] = {}
     for batch in batch_sizes:
-        cache = model.new_cache(batch, context + max(num_tokens))
+        pool = model.new_pool(batch * (context + max(num_tokens) + PAGE_SIZE), PAGE_SIZE)
+        sequences = [SequenceKV() for _ in range(batch)]
+        for kv in sequences:
+            pool.reserve_tree(kv, context)
+            pool.commit(kv, context)
         for repeat in range(repeats + 1):  # the first is the warm-up
             for count in num_tokens:
-                cache.length = context
-                token_ids = torch.zeros(batch, count, dtype=torch.long, device=model.device)
+                chain = DraftTree.chain([0] * count)
+                rows = prepare_batch(pool, [(kv, chain) for kv in sequences])
                 synchronize(model.device)
                 started = perf_counter()
-                model.forward(token_ids, cache)
+                model.forward(rows, pool)
                 synchronize(model.device)
+                elapsed = (perf_counter() - started) * 1e3
+                for kv in sequences:
+                    pool.commit(kv, 0)
                 if repeat:
-                    elapsed = (perf_counter() - started) * 1e3
                     times.setdefault((batch, count), []).append(elapsed)
     return {key: statistics.median(values) for key, values in times.items()}

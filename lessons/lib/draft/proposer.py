@@ -8,21 +8,36 @@ from typing import Protocol
 
 import torch
 
+from lessons.lib.tree import DraftTree
+
 
 @dataclass(frozen=True)
 class DraftProposal:
-    """Tokens a proposer guesses will follow, in order; may be fewer than asked, even none.
+    """Tokens a proposer guesses will follow; may be fewer than asked, even none.
 
-    draft_probs [k, vocab] float32: the law each token was drawn from, made by `logits_to_probs`.
-    None when the tokens were not drawn but picked (n-gram, argmax): a delta proposal.
+    A chain lists them in order. A tree also has `parent_ids`, one for each token: the index of the
+    token it continues, -1 for those that may come first.
+
+    draft_probs float32 [k, vocab], for a tree [k + 1, vocab]: row i is the law, made by
+    `logits_to_probs`, that the children of node i were drawn from, where node 0 is the context
+    and node i the i-th token, counted from 1. On a chain, row i is thus the law of `token_ids[i]`;
+    siblings must have been drawn without replacement. None when tokens were not drawn but picked
+    (n-gram, argmax): a delta proposal.
     """
 
     token_ids: list[int]
     draft_probs: torch.Tensor | None = None
+    parent_ids: list[int] | None = None
+
+    def to_tree(self, root_token: int) -> DraftTree:
+        """The tree to verify; its root is the last token of the context, which has no KV yet."""
+        if self.parent_ids is None:
+            return DraftTree.chain([root_token, *self.token_ids])
+        return DraftTree.from_draft(root_token, self.token_ids, self.parent_ids)
 
 
 class Proposer(Protocol):
-    """Owns all draft state of one request; knows nothing of the target's KV cache."""
+    """Owns all draft state of one request; knows nothing of the target's KV pool."""
 
     @property
     def memory_bytes(self) -> int:
@@ -30,7 +45,7 @@ class Proposer(Protocol):
         ...
 
     def propose(self, context_ids: Sequence[int], num_draft_tokens: int) -> DraftProposal:
-        """Guess at most num_draft_tokens continuations of the context (prompt and output)."""
+        """Guess at most num_draft_tokens tokens that continue the context (prompt and output)."""
         ...
 
     def observe(self, token_ids: Sequence[int]) -> None:

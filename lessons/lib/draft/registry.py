@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from kernels.runtime import InputError
 from lessons.lib.draft.ngram import NgramProposer
@@ -12,6 +13,7 @@ TARGET_ONLY = "none"
 
 PROPOSERS: dict[str, Callable[[], Proposer]] = {
     "ngram": NgramProposer,
+    "ngram-tree": partial(NgramProposer, num_branches=3),
 }
 
 

@@ -1,6 +1,7 @@
-"""The target model: a decoder of the Llama family (Llama, Qwen3) with a KV cache.
+"""The target model: a decoder of the Llama family (Llama, Qwen3) over a paged KV pool.
 
-One forward serves prefill, decode and verification; they differ only in how many tokens come in.
+One forward serves prefill, decode and verification of a whole batch: a prompt chunk is a chain, a
+decode step a tree of one node.
 Weights are held fused (q, k, v in one matrix; gate and up in one) because at batch 1 a step is
 bounded by the number of operators, not by arithmetic.
 """
@@ -9,11 +10,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 
+from kernels.kv_pool import KVPool, RollbackPolicy
+from kernels.tree_attention import plan_for, tree_attention
 from lessons.lib.config import ModelConfig, RopeScaling
+from lessons.lib.model.batch import ForwardBatch
 
 
 @dataclass(frozen=True)
@@ -30,36 +35,8 @@ class LayerWeights:
     k_norm: torch.Tensor | None = None  # [head_dim]
 
 
-class KVCache:
-    """Keys and values of one batch whose sequences all have the same length.
-
-    Per layer one tensor [batch, kv_heads, max_len, head_dim]. Entries at and past `length` are
-    garbage that the next forward overwrites, so dropping rejected tokens is one assignment.
-    """
-
-    def __init__(
-        self,
-        config: ModelConfig,
-        batch: int,
-        max_len: int,
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> None:
-        shape = (batch, config.num_kv_heads, max_len, config.head_dim)
-        layers = range(config.num_layers)
-        self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in layers]
-        self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in layers]
-        self.max_len = max_len
-        self.length = 0
-
-    def truncate(self, length: int) -> None:
-        """Forget everything from `length` on."""
-        assert 0 <= length <= self.length, (length, self.length)
-        self.length = length
-
-
 class LlamaModel:
-    """Weights and forward pass; holds no state of any request (that is the KVCache's)."""
+    """Weights and forward pass; holds no state of any request (that is the KVPool's)."""
 
     def __init__(
         self,
@@ -87,69 +64,63 @@ class LlamaModel:
         """Dtype of weights, activations, keys and values."""
         return self.embedding.dtype
 
-    def new_cache(self, batch: int, max_len: int) -> KVCache:
-        """An empty cache for `batch` sequences of at most `max_len` tokens."""
-        return KVCache(self.config, batch, max_len, self.dtype, self.device)
+    def new_pool(
+        self,
+        num_tokens: int,
+        page_size: int = 16,
+        policy: RollbackPolicy = RollbackPolicy.RETURN_PAGES,
+    ) -> KVPool:
+        """An empty KV pool of this model's shape for at least `num_tokens` tokens."""
+        config, num_pages = self.config, -(-num_tokens // page_size)
+        return KVPool(
+            config.num_layers,
+            num_pages,
+            config.num_kv_heads,
+            config.head_dim,
+            page_size,
+            self.dtype,
+            self.device,
+            policy,
+        )
 
     @torch.inference_mode()
-    def forward(
-        self, token_ids: torch.Tensor, cache: KVCache, num_logits: int | None = None
-    ) -> torch.Tensor:
-        """Append tokens to the cache and score what may follow each of them.
+    def forward(self, batch: ForwardBatch, pool: KVPool) -> torch.Tensor:
+        """Score what may follow each row of the batch and write the rows' KV to their slots.
 
-        token_ids [batch, q] int64 -> logits [batch, n, vocab] in the model's dtype, for the last
-        n = num_logits of the q tokens (default: all). `cache.length` grows by q.
+        Returns logits [n, vocab] in the model's dtype, for the n rows of `batch.logit_rows`.
         """
-        num_new = token_ids.shape[1]
-        end = cache.length + num_new
-        assert end <= cache.max_len, f"cache of {cache.max_len} tokens cannot hold {end}"
-        cos, sin = self._cos[cache.length : end, None], self._sin[cache.length : end, None]
-        mask = causal_mask(num_new, end, self.config.group_size, self.dtype, self.device)
-        hidden = F.embedding(token_ids, self.embedding)
+        cos, sin = self._cos[batch.positions, None], self._sin[batch.positions, None]
+        plan = plan_for(self.dtype, pool.k[0], batch.layout, self.config.group_size)
+        attend = partial(
+            tree_attention, layout=batch.layout, scale=self.config.head_dim**-0.5, plan=plan
+        )
+        hidden = F.embedding(batch.token_ids, self.embedding)
         for index, layer in enumerate(self.layers):
-            hidden = hidden + self._attention(hidden, index, layer, cache, cos, sin, mask)
+            query, key, value = self._project(hidden, layer, cos, sin)
+            pool.write_kv(index, batch.slot_mapping, key, value)
+            mixed = attend(query, pool.k[index], pool.v[index])
+            hidden = hidden + F.linear(mixed.flatten(1), layer.attn_out)
             hidden = hidden + self._mlp(hidden, layer)
-        cache.length = end
-        if num_logits is not None:
-            hidden = hidden[:, -num_logits:]
+        if batch.logit_rows is not None:
+            hidden = hidden[batch.logit_rows]
         return F.linear(self._norm(hidden, self.final_norm), self.lm_head)
 
-    def _attention(
-        self,
-        hidden: torch.Tensor,
-        index: int,
-        layer: LayerWeights,
-        cache: KVCache,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
-        mask: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """hidden [batch, q, hidden] -> [batch, q, hidden]; writes this layer's keys and values."""
-        config, (batch, num_new, _) = self.config, hidden.shape
+    def _project(
+        self, hidden: torch.Tensor, layer: LayerWeights, cos: torch.Tensor, sin: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """hidden [rows, hidden] -> query, key, value [rows, (kv_)heads, head_dim], turned."""
+        config = self.config
         heads, kv_heads = config.num_heads, config.num_kv_heads
         qkv = F.linear(self._norm(hidden, layer.attn_norm), layer.qkv)
-        qkv = qkv.view(batch, num_new, heads + 2 * kv_heads, config.head_dim)
-        query_key = qkv[:, :, : heads + kv_heads]
+        qkv = qkv.view(-1, heads + 2 * kv_heads, config.head_dim)
+        query_key, value = qkv.split([heads + kv_heads, kv_heads], dim=1)
         if layer.q_norm is not None and layer.k_norm is not None:
-            query, key = query_key.split([heads, kv_heads], dim=2)
+            query, key = query_key.split([heads, kv_heads], dim=1)
             query_key = torch.cat(
-                (self._norm(query, layer.q_norm), self._norm(key, layer.k_norm)), dim=2
+                (self._norm(query, layer.q_norm), self._norm(key, layer.k_norm)), dim=1
             )
-        query_key = rotate(query_key, cos, sin)
-        start, end = cache.length, cache.length + num_new
-        cache.keys[index][:, :, start:end] = query_key[:, :, heads:].transpose(1, 2)
-        cache.values[index][:, :, start:end] = qkv[:, :, heads + kv_heads :].transpose(1, 2)
-        # Heads that share a KV head become further queries of it: one plain attention, no copies
-        # of keys. (torch's own grouped path is five times slower for one bfloat16 query on a CPU.)
-        grouped = query_key[:, :, :heads].unflatten(2, (kv_heads, config.group_size))
-        mixed = F.scaled_dot_product_attention(
-            grouped.permute(0, 2, 3, 1, 4).flatten(2, 3),
-            cache.keys[index][:, :, :end],
-            cache.values[index][:, :, :end],
-            attn_mask=mask,
-        )
-        mixed = mixed.unflatten(2, (config.group_size, num_new)).permute(0, 3, 1, 2, 4)
-        return F.linear(mixed.flatten(2), layer.attn_out)
+        query, key = rotate(query_key, cos, sin).split([heads, kv_heads], dim=1)
+        return query.contiguous(), key, value
 
     def _mlp(self, hidden: torch.Tensor, layer: LayerWeights) -> torch.Tensor:
         gate_up = F.linear(self._norm(hidden, layer.mlp_norm), layer.gate_up)
@@ -161,7 +132,7 @@ class LlamaModel:
 
 
 def rotate(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """RoPE on [batch, q, heads, head_dim]; cos and sin [q, 1, head_dim].
+    """RoPE on [rows, heads, head_dim]; cos and sin [rows, 1, head_dim].
 
     Dimension i turns with i + head_dim / 2 (the Hugging Face order, not llama.cpp's interleaved
     one). `sin` carries the minus sign of the first half, so a roll replaces negate-and-concatenate.
@@ -189,16 +160,3 @@ def _scale_frequencies(frequencies: torch.Tensor, scaling: RopeScaling) -> torch
     span = scaling.high_freq_factor - scaling.low_freq_factor
     keep = ((turns - scaling.low_freq_factor) / span).clamp(0, 1)
     return frequencies * (keep + (1 - keep) / scaling.factor)
-
-
-def causal_mask(
-    num_new: int, length: int, group_size: int, dtype: torch.dtype, device: torch.device
-) -> torch.Tensor | None:
-    """Additive mask [group_size * num_new, length]: new token i sees all but new tokens after it.
-
-    The rows repeat for every query head of a group. None for a single token, which sees everything.
-    """
-    if num_new == 1:
-        return None
-    mask = torch.full((num_new, length), -torch.inf, dtype=dtype, device=device)
-    return mask.triu_(length - num_new + 1).repeat(group_size, 1)
