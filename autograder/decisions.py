@@ -1,69 +1,51 @@
 """A person's marks survive grading again, and are asked for anew only when their ground changed.
 
 nbgrader keeps the mark but asks for every one of them again. Here a mark stays decided when what it
-was given for is the same: the text of a written answer, or the machine's verdict on a check.
+was given for is the same: the text of a written answer, or the machine's verdict on a check. The
+grounds of the last grading are kept beside its status, where nbgrader deletes nothing.
 """
 
 import json
 from pathlib import Path
 
-import nbformat
-from nbgrader.api import MissingEntry
-from nbgrader.utils import is_grade, is_solution
+from nbformat import NotebookNode
+from nbgrader.api import Grade
+from nbgrader.utils import is_solution
 
-from autograder.classroom import Classroom
-from autograder.preprocessors import VERDICTS_FILE
 from autograder.status import status_file
+from autograder.verdict import Verdict
 
 Grounds = dict[str, str]
 
 
-def grounds(classroom: Classroom, unit: str, student: str) -> Grounds:
-    """{grade id: what a person sees there}, from the autograded notebook; empty without one."""
-    autograded = classroom.notebook("autograded", unit, student)
-    verdicts = autograded.with_name(VERDICTS_FILE)
-    if not (autograded.exists() and verdicts.exists()):
+def grounds_file(classroom: Path, unit: str, student: str) -> Path:
+    """Where the grounds of a student's last grading are kept."""
+    return status_file(classroom, unit, student).with_suffix(".grounds")
+
+
+def read_grounds(file: Path) -> Grounds:
+    """{grade id: ground}; empty where nothing, or only something damaged, was kept."""
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
         return {}
-    found = {check["id"]: check["verdict"] for check in json.loads(verdicts.read_text())["checks"]}
-    for cell in nbformat.read(autograded, as_version=4).cells:
-        if is_grade(cell) and is_solution(cell):
-            found[cell.metadata["nbgrader"]["grade_id"]] = cell.source
-    return found
 
 
-def kept_file(classroom: Classroom, unit: str, student: str) -> Path:
-    """The grounds of the last attempt that succeeded; in a failed one nbgrader deletes its own."""
-    return status_file(classroom.path, unit, student).with_suffix(".grounds")
+def write_grounds(file: Path, grounds: Grounds) -> None:
+    """Keep the grounds of this grading for the next one."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(grounds, ensure_ascii=False), encoding="utf-8")
 
 
-def decided(classroom: Classroom, unit: str, student: str) -> Grounds:
-    """The grounds of the marks that a person gave and that are not asked for again."""
-    before = grounds(classroom, unit, student)
-    kept = kept_file(classroom, unit, student)
-    if not before and kept.exists():
-        before = json.loads(kept.read_text(encoding="utf-8"))
-    with classroom.api.gradebook as gradebook:
-        try:
-            grades = gradebook.find_submission_notebook(unit, unit, student).grades
-        except MissingEntry:
-            return {}
-        return {
-            grade.name: before[grade.name]
-            for grade in grades
-            if grade.manual_score is not None
-            and not grade.needs_manual_grade
-            and grade.name in before
-        }
+def ground_of(cell: NotebookNode, verdict: Verdict | None) -> str:
+    """What a person's mark on a graded cell rests on."""
+    if is_solution(cell):
+        return str(cell.source)
+    return verdict.verdict if verdict else ""
 
 
-def keep(classroom: Classroom, unit: str, student: str, before: Grounds) -> None:
-    """After grading again, close the decisions of `before` whose ground is the same."""
-    now = grounds(classroom, unit, student)
-    with classroom.api.gradebook as gradebook:
-        for grade in gradebook.find_submission_notebook(unit, unit, student).grades:
-            if grade.name in before and before[grade.name] == now.get(grade.name):
-                grade.needs_manual_grade = False
-        gradebook.db.commit()
-    kept = kept_file(classroom, unit, student)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(now, ensure_ascii=False), encoding="utf-8")
+def needs_person(grade: Grade, is_scored: bool, is_same_ground: bool) -> bool:
+    """Whether a person has to decide: nobody has, or something else was there when they did."""
+    if grade.manual_score is None:
+        return not is_scored
+    return bool(grade.needs_manual_grade) or not is_same_ground

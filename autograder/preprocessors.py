@@ -21,7 +21,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 from traitlets.config import LoggingConfigurable
 
-from autograder import rubric
+from autograder import decisions, rubric
 from autograder.assignment import answers_path, read_answers
 from autograder.intake import clean
 from autograder.judge import judge
@@ -112,24 +112,30 @@ class SaveVerdicts(SaveAutoGrades):
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """Record every graded cell of the notebook in the gradebook."""
         self.verdicts = resources.get("course_verdicts", {})
-        return super().preprocess(nb, resources)
+        root, names = Path(course_directory(self).root), resources["nbgrader"]
+        kept = decisions.grounds_file(root, names["assignment"], names["student"])
+        self.before = decisions.read_grounds(kept)
+        self.grounds: decisions.Grounds = {}
+        nb, resources = super().preprocess(nb, resources)
+        decisions.write_grounds(kept, self.grounds)
+        return nb, resources
 
     def _add_score(self, cell: NotebookNode, resources: dict) -> None:
+        name = cell.metadata["nbgrader"]["grade_id"]
         grade = self.gradebook.find_grade(
-            cell.metadata["nbgrader"]["grade_id"],
-            self.notebook_id,
-            self.assignment_id,
-            self.student_id,
+            name, self.notebook_id, self.assignment_id, self.student_id
         )
-        verdict = self.verdicts.get(grade.name)
+        verdict = self.verdicts.get(name)
         if verdict is not None and verdict.max != grade.max_score:
             raise rubric.RubricError(
-                f"{grade.name}: worth {verdict.max:g} as a check, {grade.max_score:g} as a cell"
+                f"{name}: worth {verdict.max:g} as a check, {grade.max_score:g} as a cell"
             )
-        scored = verdict is not None and verdict.is_scored
-        grade.auto_score = verdict.points if scored else None
-        # As in nbgrader: a person who has decided is asked again when the machine has looked anew.
-        grade.needs_manual_grade = not scored or grade.manual_score is not None
+        ground = self.grounds[name] = decisions.ground_of(cell, verdict)
+        is_scored = verdict is not None and verdict.is_scored
+        grade.auto_score = verdict.points if is_scored else None
+        grade.needs_manual_grade = decisions.needs_person(
+            grade, is_scored, ground == self.before.get(name)
+        )
         self.gradebook.db.commit()
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import nbformat
 from nbgrader.utils import parse_utc
 
-from autograder import decisions
 from autograder.assignment import ROOT
 from autograder.classroom import STAGING, Classroom, ClassroomError, first_exception, shown
 from autograder.intake import MAX_SUBMISSION_BYTES, Unreadable, clean
@@ -147,14 +146,12 @@ def grade_one(classroom: Classroom, unit: str, student: str, now: str) -> Status
         messages = stage(classroom, unit, student)
     except SubmissionError as error:
         return Status(student, "unreadable", now, [str(error)])
-    decided = decisions.decided(classroom, unit, student)
     result = classroom.api.autograde(unit, student, force=True)
     if not result["success"]:
         log = status_file(classroom.path, unit, student).with_suffix(".log")
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(f"{result.get('log', '')}\n{result.get('error', '')}", encoding="utf-8")
         return Status(student, "failed", now, [f"{first_exception(result)} (see {log})"])
-    decisions.keep(classroom, unit, student, decided)
     verdicts = classroom.notebook("autograded", unit, student).with_name(VERDICTS_FILE)
     messages += json.loads(verdicts.read_text(encoding="utf-8"))["messages"]
     return Status(student, "graded", now, messages)

@@ -196,6 +196,9 @@ def test_stock_nbgrader_in_the_folder_uses_our_steps(room, monkeypatch):
     assert result["success"], result
     found = marks(room, "jan")
     assert found["main"] == (2.0, None, False) and found["q1"] == WAITS
+    decide(room, "jan", q1=2.0)
+    assert api.autograde(UNIT, "jan")["success"]
+    assert marks(room, "jan")["q1"] == (None, 2.0, False)
     verdicts = room.notebook("autograded", UNIT, "jan").with_name("verdicts.json")
     assert json.loads(verdicts.read_text())["unit"] == UNIT
 
