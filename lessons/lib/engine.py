@@ -107,6 +107,11 @@ class Engine:
         """Whether any request waits or runs."""
         return bool(self._scheduler.waiting or self._scheduler.running)
 
+    @property
+    def sequences(self) -> list[SequenceKV]:
+        """The KV of all requests that hold any: what `check_integrity` compares the pool with."""
+        return [request.kv for request in self._scheduler.running]
+
     def generate(
         self,
         prompt_ids: Sequence[int],

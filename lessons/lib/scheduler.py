@@ -71,6 +71,7 @@ class Scheduler:
             if self.running and wanted > self._pool.allocator.num_available:
                 return
             self.running.append(self.waiting.popleft())
+            request.last_step = self._num_steps  # no claim to a turn before the others
             if self._shares_prefixes:
                 self._pool.match_prefix(request.kv, request.token_ids)
 

@@ -31,6 +31,8 @@
   const draw = async () => {
     mermaid.initialize({
       startOnLoad: false,
+      // Else two diagrams drawn in the same millisecond share an id, and one lands in the other.
+      deterministicIds: true,
       securityLevel: "strict",
       theme: "base",
       themeVariables: colours(),
