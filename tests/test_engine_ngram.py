@@ -63,3 +63,31 @@ def test_bad_lengths_and_unknown_methods():
     assert make_proposer("none") is None
     assert isinstance(make_proposer("ngram"), NgramProposer)
     assert method_names()[0] == "none"
+
+
+def leaves(proposal):
+    """Token paths of a tree, as a set of tuples."""
+    tree = proposal.to_tree(0)
+    ends = [node for node in range(1, tree.num_nodes) if not tree.children[node]]
+    return {tuple(tree.token_ids[node] for node in tree.path(end)[1:]) for end in ends}
+
+
+def test_a_tree_of_different_continuations():
+    context = [1, 2, 5, 6, 9, 1, 2, 7, 8, 9, 1, 2, 5, 4, 9, 1, 2]
+    propose = NgramProposer(max_ngram=2, num_branches=2).propose
+    assert leaves(propose(context, 6)) == {(5, 4, 9), (7, 8, 9)}  # the later 5 hides the earlier
+    assert leaves(propose(context, 5)) == {(5, 4, 9), (7, 8)}
+    assert leaves(propose(context, 1)) == {(5,)}
+    assert leaves(NgramProposer(num_branches=3).propose([1, 2, 3, 4], 4)) == set()
+    with pytest.raises(InputError, match="num_branches must be 1 or more, got 0"):
+        NgramProposer(num_branches=0)
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(1, 9), st.integers(2, 4))
+def test_a_tree_holds_the_beginning_of_the_chain(context, count, branches):
+    tree = NgramProposer(min_ngram=1, num_branches=branches).propose(context, count)
+    chain = NgramProposer(min_ngram=1).propose(context, count)
+    paths = leaves(tree)
+    assert len(tree.token_ids) == (count if chain.token_ids else 0)
+    assert len(paths) <= branches and len({path[0] for path in paths}) == len(paths)
+    assert not paths or any(path == tuple(chain.token_ids[: len(path)]) for path in paths)
