@@ -1,4 +1,4 @@
-"""Command line of the engine: `generate` one text, `compare` methods on the bundled prompts."""
+"""Command line of the engine: `generate` one text, `compare` methods, and checks (cli_checks)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lessons.lib import metrics
 from lessons.lib.bench.ledger import build_ledger, write_ledger
 from lessons.lib.bench.run import method_specs, run_interleaved
 from lessons.lib.bench.workload import KINDS, SPLITS, load_prompts
+from lessons.lib.cli_checks import add_soak, add_verify_tree
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.registry import TARGET_ONLY, make_proposer, method_names
 from lessons.lib.engine import Engine
@@ -47,6 +48,10 @@ def _build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_generate(commands.add_parser("generate", help="generate one text"))
     _add_compare(commands.add_parser("compare", help="measure methods on the bundled prompts"))
+    verify = commands.add_parser("verify-tree", help="score {prompt, tokens, parent_ids} of stdin")
+    add_verify_tree(verify)
+    _add_model_options(verify)
+    add_soak(commands.add_parser("soak", help="random rounds on the KV pool, books checked"))
     return parser
 
 
