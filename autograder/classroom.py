@@ -12,6 +12,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import yaml
@@ -46,6 +47,14 @@ class Classroom:
         api = NbGraderAPI(config=configure(Config(), self.path))
         api.coursedir.submitted_directory = STAGING
         return api
+
+    def autograde(self, unit: str, student: str, judgement: dict[str, Any]) -> dict[str, Any]:
+        """`nbgrader autograde` of a staged submission that is judged already; nbgrader's result."""
+        self.api.config.JudgeCells.judgement = judgement
+        try:
+            return self.api.autograde(unit, student, force=True)
+        finally:
+            del self.api.config.JudgeCells.judgement
 
     def notebook(self, step: str, unit: str, student: str = ".") -> Path:
         """The notebook of a unit in one of nbgrader's folders."""
@@ -153,7 +162,10 @@ def main(argv: list[str]) -> int:
     if verb == "autograde":
         parser.add_argument("--student", help="only this one")
         parser.add_argument("--force", action="store_true", help="also what is up to date")
+        parser.add_argument("--jobs", type=int, default=1, help="processes that judge; default 1")
     args = parser.parse_args(argv[1:])
+    if verb == "autograde" and args.jobs < 1:
+        raise ClassroomError(f"--jobs {args.jobs}: at least one process has to judge")
     path, lang = seed.classroom_dir(), os.environ.get("COURSE_LANG")
     if verb == "release":
         classroom = create_classroom(path, lang)
@@ -164,7 +176,7 @@ def main(argv: list[str]) -> int:
     classroom = open_classroom(path, lang)
     for unit in chosen_units(classroom.units(), args.unit, f"{path}/release"):
         if verb == "autograde":
-            submissions.autograde(classroom, unit, args.student, args.force)
+            submissions.autograde(classroom, unit, args.student, args.force, args.jobs)
         else:
             submissions.write_feedback(classroom, unit)
     return 0

@@ -12,7 +12,7 @@ from nbformat import NotebookNode
 from nbgrader.api import Grade
 from nbgrader.utils import is_solution
 
-from autograder.status import status_file
+from autograder.status import status_file, write_whole
 from autograder.verdict import Verdict
 
 Grounds = dict[str, str]
@@ -34,7 +34,7 @@ def read_grounds(file: Path) -> Grounds:
 def write_grounds(file: Path, grounds: Grounds) -> None:
     """Keep the grounds of this grading for the next one."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(grounds, ensure_ascii=False), encoding="utf-8")
+    write_whole(file, json.dumps(grounds, ensure_ascii=False))
 
 
 def ground_of(cell: NotebookNode, verdict: Verdict | None) -> str:

@@ -19,6 +19,7 @@ from nbformat.v4 import new_markdown_cell, new_output
 from nbgrader import utils
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
+from traitlets import Dict
 from traitlets.config import LoggingConfigurable
 
 from autograder import decisions, rubric
@@ -70,11 +71,16 @@ class SubmissionExporter(NotebookExporter):
 class JudgeCells(NbGraderPreprocessor):
     """Takes the place of Execute: asks the judge, and writes each verdict as its cell's output."""
 
+    judgement = Dict(help="What the judge has said already, as plain data").tag(config=True)
+
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """Leaves the verdicts by id in `resources` and as a file beside the notebook."""
         root = Path(course_directory(self).root)
         unit = resources["nbgrader"]["assignment"]
-        judgement = judge(nb, unit, grader_seed(classroom=root))
+        if self.judgement:
+            judgement = Judgement.from_json(self.judgement)
+        else:
+            judgement = judge(nb, unit, grader_seed(classroom=root))
         verdicts = {verdict.id: verdict for verdict in judgement.checks}
         for cell in nb.cells:
             if utils.is_grade(cell) and cell.cell_type == "code":

@@ -4,23 +4,33 @@ Kept in <classroom>/.graded/<unit>/<student>.json, outside nbgrader's folders, b
 empties a folder before it grades again.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 FOLDER = ".graded"
 
 
+class StatusError(ValueError):
+    """The classroom is in use; the message says what to do."""
+
+
 @dataclass(frozen=True)
 class Status:
-    """The last attempt at one submission. `state` is graded, unreadable or failed."""
+    """The last attempt at one submission. `state` is graded, unreadable or failed.
+
+    `seed` is which of the classroom's secret seeds it was judged with, the first being 1.
+    """
 
     student: str
     state: str
     fingerprint: str
     messages: list[str] = field(default_factory=list)
+    seed: int = 0
 
 
 def status_file(classroom: Path, unit: str, student: str) -> Path:
@@ -38,11 +48,43 @@ def read_status(classroom: Path, unit: str, student: str) -> Status | None:
 
 
 def write_status(classroom: Path, unit: str, status: Status) -> None:
-    """Record a status; a reader sees the old one or the new one, never half of one."""
+    """Record a status."""
     path = status_file(classroom, unit, status.student)
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(asdict(status), indent=1, ensure_ascii=False), encoding="utf-8")
+    write_whole(path, json.dumps(asdict(status), indent=1, ensure_ascii=False))
+
+
+def seed_number(classroom: Path, seed: int) -> int:
+    """The how-manieth secret seed of this classroom it is; a new one is noted, as a digest."""
+    file = classroom / FOLDER / "seeds"
+    digest = hashlib.sha256(f"seed {seed}".encode()).hexdigest()
+    known = file.read_text(encoding="ascii").split() if file.exists() else []
+    if digest not in known:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, "\n".join([*known, digest]))
+        known.append(digest)
+    return known.index(digest) + 1
+
+
+@contextlib.contextmanager
+def only_grader(classroom: Path) -> Iterator[None]:
+    """One process at a time may grade a classroom. Raises StatusError; a killed one lets go."""
+    folder = classroom / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StatusError(
+                f"{classroom}: another process is grading here; wait until it is done"
+            ) from None
+        yield
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader, and a run after a kill, sees the old one or the new one."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)
 
 

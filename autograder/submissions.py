@@ -1,4 +1,4 @@
-"""Grade a class, one submission at a time, so that no submission can stop the next.
+"""Grade a class, each submission on its own, so that no submission can stop another.
 
 A submission is first staged: the one notebook found, under the name nbgrader expects, and nothing
 else of what was handed in. `submitted/` itself is only read.
@@ -7,6 +7,9 @@ else of what was handed in. `submitted/` itself is only read.
 import html
 import json
 import shutil
+import traceback
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -15,9 +18,18 @@ from nbgrader.utils import parse_utc
 from autograder.assignment import ROOT
 from autograder.classroom import STAGING, Classroom, ClassroomError, first_exception, shown
 from autograder.intake import MAX_SUBMISSION_BYTES, Unreadable, clean
+from autograder.parallel import Result, Task, judge_all, measured_figures
 from autograder.preprocessors import VERDICTS_FILE
 from autograder.seed import grader_seed
-from autograder.status import Status, fingerprint, read_status, status_file, write_status
+from autograder.status import (
+    Status,
+    fingerprint,
+    only_grader,
+    read_status,
+    seed_number,
+    status_file,
+    write_status,
+)
 
 PATTERN_CHARACTERS = set("*?[]")  # nbgrader takes names for patterns
 # Whatever these hold can change a verdict.
@@ -99,9 +111,18 @@ def grader_fingerprint(classroom: Classroom, unit: str) -> str:
 
 
 def autograde(
-    classroom: Classroom, unit: str, student: str | None = None, force: bool = False
+    classroom: Classroom,
+    unit: str,
+    student: str | None = None,
+    force: bool = False,
+    num_jobs: int = 1,
 ) -> list[Status]:
-    """Grade what is new or whose grounds changed, and print one line for each submission."""
+    """Grade what is new or whose grounds changed, and print one line for each submission.
+
+    `num_jobs` processes judge; this one alone writes the gradebook. Kept safe against being
+    killed: a submission counts as graded only when its status is there, and until then it is
+    graded anew, from its beginning.
+    """
     students = classroom.students(unit)
     if student and student not in students:
         raise ClassroomError(
@@ -109,52 +130,96 @@ def autograde(
         )
     if not students:
         print(f"{unit}: nothing in {classroom.path / 'submitted'}/<student>/{unit}/")
-    grader = grader_fingerprint(classroom, unit)
-    results = []
-    for name in [student] if student else students:
-        print(f"{unit}  {name:24} ", end="", flush=True)
-        status, is_new = bring_up_to_date(classroom, unit, name, grader, force)
-        results.append(status)
-        print(f"{status.state}{'' if is_new else ' (up to date)'}")
+    with only_grader(classroom.path):
+        run = _Run(classroom, unit, force)
+        names = [student] if student else students
+        run.leave_alone(names)
+        run.grade(num_jobs)
+        return [run.statuses[name] for name in names]
+
+
+class _Run:
+    """One run over a unit: what is due, what came of it, and the lines that say so."""
+
+    def __init__(self, classroom: Classroom, unit: str, force: bool) -> None:
+        self.classroom, self.unit, self.force = classroom, unit, force
+        self.seed = grader_seed(classroom=classroom.path)
+        self.statuses: dict[str, Status] = {}
+        self.due: dict[str, Status] = {}  # as they will be when all goes well
+
+    def leave_alone(self, students: list[str]) -> None:
+        """Sort out what is up to date; the rest is due."""
+        grader = grader_fingerprint(self.classroom, self.unit)
+        number = seed_number(self.classroom.path, self.seed)
+        for name in students:
+            now = fingerprint([self.classroom.path / "submitted" / name / self.unit], grader)
+            kept = read_status(self.classroom.path, self.unit, name)
+            if kept and not self.force and is_complete(self.classroom, self.unit, kept, now):
+                self.say(kept, " (up to date)")
+            else:
+                self.due[name] = Status(name, "graded", now, seed=number)
+
+    def grade(self, num_jobs: int) -> None:
+        """Judge what is due, and take each judgement into the gradebook as it comes."""
+        for task, result in judge_all(self.tasks(), min(num_jobs, max(len(self.due), 1))):
+            self.finish(record(self.classroom, self.unit, self.due[task.student], result))
+
+    def tasks(self) -> Iterator[Task]:
+        """What can be read, staged; what cannot is done with here."""
+        figures: dict | str | None = None
+        for name, status in self.due.items():
+            try:
+                status.messages.extend(stage(self.classroom, self.unit, name))
+            except SubmissionError as error:
+                self.finish(replace(status, state="unreadable", messages=[str(error)]))
+                continue
+            if figures is None:
+                figures = measured_figures()
+            data = self.classroom.notebook(STAGING, self.unit, name).read_bytes()
+            yield Task(name, data, self.unit, self.seed, figures)
+
+    def finish(self, status: Status) -> None:
+        """Only now does the submission count as done."""
+        write_status(self.classroom.path, self.unit, status)
+        done = 1 + sum(name in self.due for name in self.statuses)
+        self.say(status, f"  {done}/{len(self.due)}")
+
+    def say(self, status: Status, note: str) -> None:
+        self.statuses[status.student] = status
+        print(f"{self.unit}  {status.student:24} {status.state}{note}", flush=True)
         for message in status.messages:
-            print(f"{unit}  {name:24}   {message}")
-    return results
+            print(f"{self.unit}  {status.student:24}   {message}")
 
 
-def bring_up_to_date(
-    classroom: Classroom, unit: str, student: str, grader: str, force: bool
-) -> tuple[Status, bool]:
-    """Grade one submission unless nothing has changed; says whether it was graded now."""
-    now = fingerprint([classroom.path / "submitted" / student / unit], grader)
-    status = read_status(classroom.path, unit, student)
-    if status and status.fingerprint == now and is_complete(classroom, unit, status) and not force:
-        return status, False
-    status = grade_one(classroom, unit, student, now)
-    write_status(classroom.path, unit, status)
-    return status, True
-
-
-def is_complete(classroom: Classroom, unit: str, status: Status) -> bool:
-    """Whether the last attempt came to its end: one that was killed has left no verdicts."""
+def is_complete(classroom: Classroom, unit: str, status: Status, now: str) -> bool:
+    """Whether the last attempt was at this and came to its end."""
+    if status.fingerprint != now:
+        return False
     verdicts = classroom.notebook("autograded", unit, status.student).with_name(VERDICTS_FILE)
     return status.state == "unreadable" or (status.state == "graded" and verdicts.exists())
 
 
-def grade_one(classroom: Classroom, unit: str, student: str, now: str) -> Status:
-    """Take one submission through `nbgrader autograde`; never raises for what is in it."""
-    try:
-        messages = stage(classroom, unit, student)
-    except SubmissionError as error:
-        return Status(student, "unreadable", now, [str(error)])
-    result = classroom.api.autograde(unit, student, force=True)
+def record(classroom: Classroom, unit: str, status: Status, judgement: Result) -> Status:
+    """Take a judgement through `nbgrader autograde`; never raises for what is in a submission."""
+    if isinstance(judgement, Exception):
+        log = "".join(traceback.format_exception(judgement))
+        reason = traceback.format_exception_only(judgement)[-1].strip()
+        return failed(classroom, unit, status, reason, log)
+    result = classroom.autograde(unit, status.student, judgement)
     if not result["success"]:
-        log = status_file(classroom.path, unit, student).with_suffix(".log")
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(f"{result.get('log', '')}\n{result.get('error', '')}", encoding="utf-8")
-        return Status(student, "failed", now, [f"{first_exception(result)} (see {log})"])
-    verdicts = classroom.notebook("autograded", unit, student).with_name(VERDICTS_FILE)
-    messages += json.loads(verdicts.read_text(encoding="utf-8"))["messages"]
-    return Status(student, "graded", now, messages)
+        log = f"{result.get('log', '')}\n{result.get('error', '')}"
+        return failed(classroom, unit, status, first_exception(result), log)
+    verdicts = classroom.notebook("autograded", unit, status.student).with_name(VERDICTS_FILE)
+    found = json.loads(verdicts.read_text(encoding="utf-8"))["messages"]
+    return replace(status, messages=[*status.messages, *found])
+
+
+def failed(classroom: Classroom, unit: str, status: Status, reason: str, log: str) -> Status:
+    """The status of an attempt that the grader could not finish; the next run tries again."""
+    file = status_file(classroom.path, unit, status.student).with_suffix(".log")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(log, encoding="utf-8")
+    return replace(status, state="failed", messages=[f"{reason} (see {file})"])
 
 
 def write_feedback(classroom: Classroom, unit: str) -> list[Path]:

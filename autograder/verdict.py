@@ -71,6 +71,12 @@ class Judgement:
                 return check
         raise KeyError(check_id)
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Judgement":
+        """What `to_json` gave; the messages are not part of it."""
+        checks = tuple(Verdict(**check) for check in data["checks"])
+        return cls(data["unit"], data["isolation"], checks)
+
     def to_json(self) -> dict[str, Any]:
         """Plain data with exactly the keys unit, total, max, isolation, checks."""
         return {

@@ -8,7 +8,7 @@ from classroom_kit import UNIT, fill, fixed_figures, hand_in
 from nbgrader.apps import NbGraderAPI
 from traitlets.config.loader import PyFileConfigLoader
 
-from autograder import classroom, preprocessors, submissions
+from autograder import classroom, parallel, submissions
 from autograder.checks import figures
 from autograder.report import outcomes, write_report
 from autograder.verdict import Judgement, Verdict
@@ -40,7 +40,7 @@ def judged(room, monkeypatch):
             earned = points if name == "pass" else 0.0
             verdicts.append(Verdict(check_id, earned, points, name, "because"))
         judgement = Judgement(UNIT, "none", tuple(verdicts))
-        monkeypatch.setattr(preprocessors, "judge", lambda nb, unit, seed: judgement)
+        monkeypatch.setattr(parallel, "judge", lambda *_, **__: judgement)
         (status,) = submissions.autograde(room, UNIT, student, force=True)
         assert status.state == "graded", status.messages
         return marks(room, student)
@@ -83,7 +83,7 @@ def test_a_check_without_a_verdict_is_never_full(room, judged, monkeypatch):
     hand_in(room, "ben", fill)
     judged("ben")
     empty = Judgement(UNIT, "none", ())
-    monkeypatch.setattr(preprocessors, "judge", lambda nb, unit, seed: empty)
+    monkeypatch.setattr(parallel, "judge", lambda *_, **__: empty)
     submissions.autograde(room, UNIT, "ben", force=True)
     assert set(marks(room, "ben").values()) == {WAITS}
 
@@ -91,7 +91,7 @@ def test_a_check_without_a_verdict_is_never_full(room, judged, monkeypatch):
 def test_points_that_disagree_with_the_lesson_stop_that_submission(room, judged, monkeypatch):
     hand_in(room, "cho", fill)
     wrong = Judgement(UNIT, "none", (Verdict("main", 3.0, 3.0, "pass", "because"),))
-    monkeypatch.setattr(preprocessors, "judge", lambda nb, unit, seed: wrong)
+    monkeypatch.setattr(parallel, "judge", lambda *_, **__: wrong)
     (status,) = submissions.autograde(room, UNIT, "cho", force=True)
     assert (
         status.state == "failed" and "main: worth 3 as a check, 2 as a cell" in status.messages[0]
@@ -102,10 +102,10 @@ def test_points_that_disagree_with_the_lesson_stop_that_submission(room, judged,
 def test_a_grader_that_crashes_is_named_and_tried_again(room, judged, monkeypatch):
     hand_in(room, "dee", fill)
 
-    def crash(nb, unit, seed):
+    def crash(*_, **__):
         raise OSError("disk full")
 
-    monkeypatch.setattr(preprocessors, "judge", crash)
+    monkeypatch.setattr(parallel, "judge", crash)
     (status,) = submissions.autograde(room, UNIT, "dee")
     assert status.state == "failed" and "OSError: disk full" in status.messages[0]
     monkeypatch.undo()
@@ -130,7 +130,7 @@ def test_a_failed_attempt_loses_no_decision(room, judged, monkeypatch):
     decide(room, "eva", q1=2.0, q2=1.5, q3=2.0)
     before = marks(room, "eva")
     with monkeypatch.context() as patch:
-        patch.setattr(preprocessors, "judge", lambda nb, unit, seed: 1 / 0)
+        patch.setattr(parallel, "judge", lambda *_, **__: 1 / 0)
         (status,) = submissions.autograde(room, UNIT, "eva", force=True)
     assert status.state == "failed" and "ZeroDivisionError" in status.messages[0]
     assert judged("eva") == before

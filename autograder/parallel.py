@@ -1,0 +1,151 @@
+"""Judge many submissions at once, on the cores of this machine.
+
+A judge's process gets plain data (a notebook's bytes, the seed, the measured figures) and gives
+plain data back. It knows no classroom and no gradebook: those belong to the process that asks.
+"""
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from autograder import intake
+from autograder.checks import figures
+from autograder.judge import judge
+
+MODULES = ["autograder.parallel", "autograder.assignment"]  # imported once for all processes
+QUEUED = 2  # submissions in hand for each process: it never waits, and memory stays small
+
+
+class JudgeDied(RuntimeError):
+    """The process that judged a submission was killed, twice; other submissions go on."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a verdict depends on. `figures` are those measured, or why there are none."""
+
+    student: str
+    notebook: bytes
+    unit: str
+    seed: int
+    figures: dict[str, Any] | str
+
+
+Result = dict[str, Any] | Exception
+
+
+def measured_figures() -> dict[str, Any] | str:
+    """The grader's figures as plain data: measured here, once, while nothing else runs."""
+    try:
+        return asdict(figures.measured())
+    except figures.FiguresError as error:
+        return str(error)
+
+
+def judge_task(task: Task) -> dict[str, Any]:
+    """The judgement of a submission as plain data; the same on any machine that sandboxes."""
+
+    def given() -> figures.Figures:
+        if isinstance(task.figures, str):
+            raise figures.FiguresError(task.figures)
+        return figures.Figures(**task.figures)
+
+    return judge(intake.read(task.notebook), task.unit, task.seed, figures=given).to_json()
+
+
+def judge_all(tasks: Iterable[Task], num_jobs: int) -> Iterator[tuple[Task, Result]]:
+    """Every task with its judgement, or with the exception that stopped it, as they come.
+
+    `tasks` is read as needed. With one job everything happens in this process.
+    """
+    if num_jobs == 1:
+        yield from ((task, _result(judge_task, task)) for task in tasks)
+        return
+    waiting = iter(tasks)
+    while True:
+        lost: list[Task] = []
+        with _processes(num_jobs) as executor:
+            yield from _judge_on(executor, waiting, num_jobs * QUEUED, lost)
+        if not lost:
+            return
+        # A process was killed, and its neighbours with it: which submission did it?
+        for task in lost:
+            yield task, _result(_judge_alone, task)
+
+
+def _judge_on(
+    executor: Executor, waiting: Iterator[Task], num_queued: int, lost: list[Task]
+) -> Iterator[tuple[Task, Result]]:
+    """Judge until nothing waits, or until a process dies: then `lost` has what was in hand."""
+    running: dict[Future, Task] = {}
+    while True:
+        for task in itertools.islice(waiting, num_queued - len(running)):
+            try:
+                running[executor.submit(judge_task, task)] = task
+            except BrokenExecutor:
+                lost.append(task)
+        if not running:
+            return
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            task, result = running.pop(future), _result(future.result)
+            if isinstance(result, BrokenExecutor):
+                lost.append(task)
+            else:
+                yield task, result
+        if lost:
+            waiting = iter(())  # the rest is for the next processes
+
+
+def _judge_alone(task: Task) -> dict[str, Any]:
+    with _processes(1) as executor:
+        try:
+            return executor.submit(judge_task, task).result()
+        except BrokenExecutor:
+            raise JudgeDied(
+                f"the process that judged {task.student} was killed; is there enough memory?"
+            ) from None
+
+
+def _result(function: Any, *args: Any) -> Result:
+    try:
+        return function(*args)
+    except Exception as error:
+        return error
+
+
+@contextlib.contextmanager
+def _processes(num_jobs: int) -> Iterator[Executor]:
+    """Processes that share nothing with this one, and end when it ends, however it does."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(MODULES)
+    executor = ProcessPoolExecutor(num_jobs, context, initializer=_end_with_parent)
+    try:
+        yield executor
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A judge whose grader was killed must not stay; its sandbox ends with it."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
