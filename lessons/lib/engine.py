@@ -18,6 +18,7 @@ from lessons.lib.config import SamplingParams
 from lessons.lib.draft.proposer import DraftProposal, Proposer
 from lessons.lib.metrics import RoundRecord, StepClock, StepRecord
 from lessons.lib.model.batch import prepare_batch
+from lessons.lib.model.features import FeatureCapture
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.model.tokenizer import Tokenizer
 from lessons.lib.scheduler import Scheduler
@@ -189,11 +190,13 @@ class Engine:
         batch = prepare_batch(self.pool, rows, [turn.num_logits for turn in turns])
         num_pages = self.pool.allocator.num_owned
         clock.lap("rest")
-        logits = self.model.forward(batch, self.pool)
+        readers = [p for turn in turns if (p := turn.request.feature_proposer) is not None]
+        capture = FeatureCapture(layer for p in readers for layer in p.feature_layers)
+        logits = self.model.forward(batch, self.pool, capture if readers else None)
         clock.lap("verify")
         verified = self._accept(turns, logits)
         clock.lap("accept")
-        emitted = self._commit(turns, verified)
+        emitted = self._commit(turns, verified, capture)
         clock.lap("commit")
         return self._record(turns, emitted, clock, num_pages)
 
@@ -234,7 +237,10 @@ class Engine:
         return [turn.verify(*rows) if turn.num_logits else None for turn, *rows in parts]
 
     def _commit(
-        self, turns: Sequence[Turn], verified: Sequence[TreeVerification | None]
+        self,
+        turns: Sequence[Turn],
+        verified: Sequence[TreeVerification | None],
+        capture: FeatureCapture,
     ) -> list[int]:
         """Append what was accepted, keep its KV and no other; how many tokens each turn emitted."""
         emitted: list[int] = []
@@ -244,6 +250,10 @@ class Engine:
             emitted.append(count)
             kept.append((turn.request.kv, turn.tree, turn.path(outcome, count)))
         rollback_trees_kv(self.pool, kept)
+        first_row = 0
+        for turn, (_, tree, path) in zip(turns, kept, strict=True):
+            turn.feed(capture, first_row, path)
+            first_row += tree.num_nodes
         for turn, count in zip(turns, emitted, strict=True):
             self._after_commit(turn, count)
         return emitted

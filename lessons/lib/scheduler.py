@@ -72,7 +72,8 @@ class Scheduler:
                 return
             self.running.append(self.waiting.popleft())
             request.last_step = self._num_steps  # no claim to a turn before the others
-            if self._shares_prefixes:
+            # A page holds KV but no features: who reads these computes its whole prompt.
+            if self._shares_prefixes and request.feature_proposer is None:
                 self._pool.match_prefix(request.kv, request.token_ids)
 
     def _make_room(self, request: Request, rows: int, work: dict[Request, int]) -> bool:

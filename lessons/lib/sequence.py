@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kernels.kv_pool import SequenceKV
 from lessons.lib.config import SamplingParams
-from lessons.lib.draft.proposer import Proposer
+from lessons.lib.draft.proposer import FeatureProposer, Proposer
 from lessons.lib.metrics import RoundRecord
 from lessons.lib.sampling import SeededRandom
 from lessons.lib.stopping import find_stop, safe_length, tokens_until_stop
@@ -84,6 +84,12 @@ class Request:
         """Most drafts of the next round. One token comes free with every round, so drafting more
         than the rest less one is waste."""
         return min(self.depth, self.num_left - 1) if self.proposer is not None else 0
+
+    @property
+    def feature_proposer(self) -> FeatureProposer | None:
+        """Its proposer where that one reads hidden states of the target, and drafts at all."""
+        is_reader = self.depth > 0 and isinstance(self.proposer, FeatureProposer)
+        return self.proposer if is_reader else None  # type: ignore[return-value]
 
     def commit(self, token_ids: Sequence[int]) -> int:
         """Append tokens up to a stop or the length limit; how many were kept (at least one)."""

@@ -9,6 +9,7 @@ import torch
 
 from lessons.lib.draft.proposer import DraftProposal
 from lessons.lib.metrics import RoundRecord
+from lessons.lib.model.features import FeatureCapture
 from lessons.lib.sequence import Request
 from lessons.lib.tree import DraftTree
 from lessons.lib.tree_verify import TreeVerification
@@ -59,6 +60,18 @@ class Turn:
         if outcome is None or self.proposal is None:
             return range(self.tree.num_nodes)
         return outcome.accepted_path[:emitted]
+
+    def feed(self, capture: FeatureCapture, first_row: int, path: Sequence[int]) -> None:
+        """Hand a feature proposer the hidden states of the rows that stayed.
+
+        Call it after the commit; first_row: where this turn's rows begin in the forward.
+        """
+        request, proposer = self.request, self.request.feature_proposer
+        if proposer is None or request.finish_reason:
+            return
+        start, end = request.kv.length - len(path), request.kv.length
+        features = capture.rows(proposer.feature_layers, [first_row + node for node in path])
+        proposer.observe_features(start, features, request.token_ids[start + 1 : end + 1])
 
     def record(self, emitted: int, ms: dict[str, float]) -> RoundRecord:
         """The round, `ms` being the times of the step by phase."""

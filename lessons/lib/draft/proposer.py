@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -54,4 +54,26 @@ class Proposer(Protocol):
 
     def forget(self) -> None:
         """The request is over: release its state."""
+        ...
+
+
+@runtime_checkable
+class FeatureProposer(Proposer, Protocol):
+    """A proposer that reads hidden states of the target, whose draft KV is built on them."""
+
+    @property
+    def feature_layers(self) -> tuple[int, ...]:
+        """Layers wanted, by the convention of `model.features`, in the order of concatenation."""
+        ...
+
+    def observe_features(
+        self, start: int, features: torch.Tensor, next_token_ids: Sequence[int]
+    ) -> None:
+        """The target's hidden states of committed positions, for state that rests on no guess.
+
+        features [n, len(feature_layers) * hidden] of positions start, start + 1, ...;
+        next_token_ids [n] the token behind each. They come in order and without gaps: a prompt in
+        chunks, then each round's root and accepted drafts. After a preemption they start again
+        at 0; what was known from `start` on is then void.
+        """
         ...

@@ -19,6 +19,7 @@ from kernels.kv_pool import KVPool, RollbackPolicy
 from kernels.tree_attention import plan_for, tree_attention
 from lessons.lib.config import ModelConfig, RopeScaling
 from lessons.lib.model.batch import ForwardBatch
+from lessons.lib.model.features import FeatureCapture
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,13 @@ class LlamaModel:
         )
 
     @torch.inference_mode()
-    def forward(self, batch: ForwardBatch, pool: KVPool) -> torch.Tensor:
+    def forward(
+        self, batch: ForwardBatch, pool: KVPool, capture: FeatureCapture | None = None
+    ) -> torch.Tensor:
         """Score what may follow each row of the batch and write the rows' KV to their slots.
 
-        Returns logits [n, vocab] in the model's dtype, for the n rows of `batch.logit_rows`.
+        Returns logits [n, vocab] in the model's dtype, for the n rows of `batch.logit_rows`;
+        `capture` keeps the hidden states it asks for, of all rows.
         """
         cos, sin = self._cos[batch.positions, None], self._sin[batch.positions, None]
         plan = plan_for(self.dtype, pool.k[0], batch.layout, self.config.group_size)
@@ -96,11 +100,15 @@ class LlamaModel:
         )
         hidden = F.embedding(batch.token_ids, self.embedding)
         for index, layer in enumerate(self.layers):
+            if capture is not None:
+                capture.keep(index, hidden)
             query, key, value = self._project(hidden, layer, cos, sin)
             pool.write_kv(index, batch.slot_mapping, key, value)
             mixed = attend(query, pool.k[index], pool.v[index])
             hidden = hidden + F.linear(mixed.flatten(1), layer.attn_out)
             hidden = hidden + self._mlp(hidden, layer)
+        if capture is not None:
+            capture.keep(len(self.layers), hidden)
         if batch.logit_rows is not None:
             hidden = hidden[batch.logit_rows]
         return F.linear(self._norm(hidden, self.final_norm), self.lm_head)
