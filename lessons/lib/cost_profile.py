@@ -41,7 +41,7 @@ class StepProfile:
         medians = np.array([[_median(samples, b, n) for n in tokens] for b in batches])
         return cls(batches, tokens, make_monotone(medians), as_graphs)
 
-    def step_ms(self, batch: int, tokens: int) -> float:
+    def step_ms(self, batch: int, tokens: float) -> float:
         """One step of `batch` requests with `tokens` rows each. InputError outside the grid."""
         row = _position("batch", self.batches, batch)
         column = _position("tokens", self.tokens, tokens)
@@ -49,6 +49,11 @@ class StepProfile:
             return float(self.times[int(np.ceil(row)), int(np.ceil(column))])
         along = [np.interp(column, range(len(self.tokens)), line) for line in self.times]
         return float(np.interp(row, range(len(self.batches)), along))
+
+    def rows_ms(self, batch: int, rows: int) -> float:
+        """One step of `batch` requests with `rows` rows in all. How they are shared out was not
+        measured: it costs what as many rows shared out evenly do."""
+        return self.step_ms(batch, rows / batch)
 
 
 def make_monotone(values: Floats) -> Floats:
@@ -73,7 +78,7 @@ def _median(samples: Samples, batch: int, tokens: int) -> float:
     return float(np.median(values))
 
 
-def _position(name: str, grid: Sequence[int], value: int) -> float:
+def _position(name: str, grid: Sequence[int], value: float) -> float:
     """Where `value` lies on the grid, in grid steps."""
     if not grid[0] <= value <= grid[-1]:
         raise InputError(f"{name} {value} is outside what was measured ({grid[0]} to {grid[-1]})")
