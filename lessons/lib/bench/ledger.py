@@ -28,7 +28,7 @@ from lessons.lib.engine import Engine
 SCHEMA = "specdec-ledger/1"
 ALL = "all"
 _PACKAGES = ("torch", "triton", "numpy", "gguf", "safetensors", "tokenizers")
-_KEYS = ("schema", "created", "command", "settings", "machine", "versions", "commit", "results")
+_HEAD = ("schema", "created", "command", "settings", "machine", "versions", "commit")
 
 Json = dict[str, Any]
 
@@ -38,17 +38,22 @@ def build_ledger(engine: Engine, runs: Sequence[Run], command: str, settings: Js
 
     `settings` are the arguments that shaped them (seed, repeats, depths, dtype, model, ...).
     """
+    head = environment(SCHEMA, engine.model.device.type, command, settings)
+    return head | {"results": result_rows(runs)}
+
+
+def environment(schema: str, device: str, command: str, settings: Json) -> Json:
+    """Head of every ledger: what ran, when, on which machine, from which commit."""
     commit, reason = _git_commit()
     return {
-        "schema": SCHEMA,
+        "schema": schema,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command,
         "settings": settings,
-        "machine": _machine(engine.model.device.type),
+        "machine": _machine(device),
         "versions": _versions(),
         "commit": commit,
         "missing": {"commit": reason} if reason else {},
-        "results": result_rows(runs),
     }
 
 
@@ -199,17 +204,18 @@ def write_ledger(ledger: Json, path: Path) -> None:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
 
 
-def read_ledger(path: Path) -> Json:
-    """A ledger from disk. InputError when it is absent, malformed or of another schema."""
+def read_ledger(path: Path, schema: str = SCHEMA, body: str = "results") -> Json:
+    """A ledger from disk. InputError when it is absent, malformed or of another schema; `body` is
+    the key under which ledgers of that schema keep their measurements."""
     try:
         ledger = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise InputError(f"{path}: not valid JSON ({error})") from error
-    if not isinstance(ledger, dict) or ledger.get("schema") != SCHEMA:
-        raise InputError(f"{path}: not a ledger of schema {SCHEMA}")
-    for key in _KEYS:
+    if not isinstance(ledger, dict) or ledger.get("schema") != schema:
+        raise InputError(f"{path}: not a ledger of schema {schema}")
+    for key in (*_HEAD, body):
         if key not in ledger:
             raise InputError(f"{path}: key {key!r} is missing; measure again")
     return ledger
