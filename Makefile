@@ -18,7 +18,7 @@ READY := $(VENV)/.ready
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help course test lab release autograde feedback report formgrader render check-sources lint doctor clean
+.PHONY: help course test lab release autograde feedback report export formgrader render check-sources lint doctor clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ feedback: $(READY) ## write CLASSROOM/feedback
 
 report: $(READY) ## apply the pass rule, write report.csv and report.html
 	$(PY) -m autograder report $(ARGS)
+
+export: $(READY) ## write CLASSROOM/grades.csv (ARGS=--canvas: canvas.csv)
+	$(PY) -m autograder export $(ARGS)
 
 formgrader: $(READY) ## grade the written answers in the browser
 	$(PY) -m autograder formgrader $(ARGS)

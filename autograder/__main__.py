@@ -10,6 +10,7 @@ VERBS = {
     "autograde": ("autograder.classroom", "grade what lies in the classroom's submitted/"),
     "feedback": ("autograder.classroom", "write the classroom's feedback/"),
     "report": ("autograder.report", "apply the pass rule, write report.csv and report.html"),
+    "export": ("autograder.export", "write the points as CSV, for nbgrader or for Canvas"),
     "formgrader": ("autograder.lab", "grade the written answers in the browser"),
     "grade": ("autograder.grade", "judge one notebook, without any gradebook"),
     "doctor": ("autograder.doctor", "say what this machine has and what is missing"),

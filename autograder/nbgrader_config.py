@@ -85,6 +85,8 @@ def configure(config: Config, classroom: Path | str) -> Config:
         feedback.ShowGrades,
         CSSHTMLHeaderPreprocessor,
     ]
+    # By name: it reads the report, which needs this module.
+    config.ExportApp.plugin_class = "autograder.export.CourseExport"
     config.Execute.timeout = CELL_SECONDS
     config.Execute.iopub_timeout = OUTPUT_SECONDS
     return config

@@ -25,17 +25,40 @@ class Mark:
     verdict: str = ""
     by_person: bool = False
     comment: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The line of one student: `result` is pass, fail or waiting, and `why` says for what."""
+    """The line of one student: `result` is pass, fail or waiting, and `why` says for what.
+
+    `open` is what has to be decided before the points are final, whatever the result: marks by
+    what they wait for. `seed` is which of the classroom's secret seeds the grade was made with, 0
+    where that is not known.
+    """
 
     student: str
     result: str
     why: list[str] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     isolation: str = ""
+    open: dict[str, list[str]] = field(default_factory=dict)
+    seed: int = 0
+
+    @property
+    def awaits(self) -> list[str]:
+        """What is open, in words; empty when the points are final."""
+        return grouped(self.open)
+
+    @property
+    def points(self) -> float:
+        """The points decided so far."""
+        return sum(mark.score or 0.0 for mark in self.marks)
+
+
+def nothing_yet(student: str, why: str) -> Outcome:
+    """The line of a student without marks."""
+    return Outcome(student, "waiting", [why], open={why: []})
 
 
 def decide(student: str, marks: list[Mark], rubric: dict[str, Any], isolation: str = "") -> Outcome:
@@ -59,14 +82,14 @@ def decide(student: str, marks: list[Mark], rubric: dict[str, Any], isolation: s
     if best < rule["min_total"]:
         why.append(f"at most {best:g} of {sum(mark.max for mark in marks):g} points")
     if why:
-        return Outcome(student, "fail", why, marks, isolation)
+        return Outcome(student, "fail", why, marks, isolation, dict(waiting))
     result = "waiting" if waiting else "pass"
-    return Outcome(student, result, grouped(waiting), marks, isolation)
+    return Outcome(student, result, grouped(waiting), marks, isolation, dict(waiting))
 
 
 def grouped(names: dict[str, list[str]]) -> list[str]:
     """{"failed": ["main", "live"]} as ["main, live failed"]."""
-    return [f"{', '.join(ids)} {what}" for what, ids in names.items()]
+    return [f"{', '.join(ids)} {what}".strip() for what, ids in names.items()]
 
 
 def open_state(mark: Mark, rule: dict[str, Any]) -> str:

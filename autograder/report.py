@@ -4,18 +4,16 @@ python -m autograder report     prints the table, writes report.csv and report.h
 """
 
 import argparse
-import json
+from collections import Counter
 from typing import Any
 
 import pandas as pd
-from nbgrader.api import Gradebook, MissingEntry
 
+from autograder import classview
 from autograder.classroom import Classroom, chosen_units, open_classroom, shown
-from autograder.passrule import Mark, Outcome, decide
-from autograder.preprocessors import VERDICTS_FILE
-from autograder.rubric import read_rubric
+from autograder.outcomes import outcomes
+from autograder.passrule import Outcome
 from autograder.seed import classroom_dir
-from autograder.status import read_status
 
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Class report</title>
@@ -23,62 +21,15 @@ PAGE = """<!doctype html>
 body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem; color: #222; }}
 table {{ border-collapse: collapse; margin-bottom: 2rem; }}
 th, td {{ padding: .3rem .7rem; border-bottom: 1px solid #ddd; text-align: left; }}
-td.num {{ text-align: right; }}
+figure {{ margin: 0 0 1rem; }}
+svg {{ max-width: 100%; height: auto; }}
 </style>
 <h1>Class report</h1>
-{tables}
+{sections}
 <p>A check that was not measured, or was inconclusive, is settled in formgrader by entering its
 score (0 for one worth 0 points), or by grading again on a machine that can measure it.</p>
 </html>
 """
-
-
-def read_marks(gradebook: Gradebook, unit: str, student: str, verdicts: dict) -> list[Mark]:
-    """The marks of one submission, in the order of the checks, then of the notebook."""
-    submission = gradebook.find_submission_notebook(unit, unit, student)
-    comments = {comment.name: comment.comment or "" for comment in submission.comments}
-    names = {check["id"]: check["verdict"] for check in verdicts.get("checks", [])}
-    order = list(names)
-    marks = [
-        Mark(
-            grade.name,
-            grade.max_score,
-            None if grade.needs_manual_grade else grade.score,
-            names.get(grade.name, ""),
-            grade.manual_score is not None,
-            comments.get(grade.name, ""),
-        )
-        for grade in submission.grades
-    ]
-    known = [mark for mark in marks if mark.id in names]
-    return sorted(known, key=lambda mark: order.index(mark.id)) + [
-        mark for mark in marks if mark.id not in names
-    ]
-
-
-def outcome(classroom: Classroom, gradebook: Gradebook, unit: str, student: str) -> Outcome:
-    """The line of one student, whatever state the submission is in."""
-    status = read_status(classroom.path, unit, student)
-    if status and status.state != "graded":
-        return Outcome(student, "waiting", [f"{status.state}: {'; '.join(status.messages)}"])
-    if not (classroom.path / "submitted" / student / unit).is_dir():
-        return Outcome(student, "waiting", ["not submitted"])
-    file = classroom.notebook("autograded", unit, student).parent / VERDICTS_FILE
-    if not file.exists():
-        return Outcome(student, "waiting", ["not autograded"])
-    verdicts = json.loads(file.read_text(encoding="utf-8"))
-    try:
-        marks = read_marks(gradebook, unit, student, verdicts)
-    except MissingEntry:
-        return Outcome(student, "waiting", ["not in the gradebook; autograde again"])
-    return decide(student, marks, read_rubric(unit), verdicts["isolation"])
-
-
-def outcomes(classroom: Classroom, unit: str) -> list[Outcome]:
-    """Every student the classroom knows of, sorted by name."""
-    with classroom.api.gradebook as gradebook:
-        students = {student.id for student in gradebook.students} | set(classroom.students(unit))
-        return [outcome(classroom, gradebook, unit, student) for student in sorted(students)]
 
 
 def table(unit: str, lines: list[Outcome]) -> pd.DataFrame:
@@ -86,25 +37,54 @@ def table(unit: str, lines: list[Outcome]) -> pd.DataFrame:
     rows = []
     for line in lines:
         row: dict[str, Any] = {"unit": unit, "student": line.student, "result": line.result}
-        row["points"] = sum(mark.score or 0 for mark in line.marks) if line.marks else "–"
+        row["points"] = line.points if line.marks else "–"
         row |= {mark.id: "–" if mark.score is None else mark.score for mark in line.marks}
-        row |= {"why": "; ".join(line.why), "isolation": line.isolation}
+        row |= {"why": "; ".join(line.why), "isolation": line.isolation, "seed": line.seed or "–"}
         rows.append(row)
     frame = pd.DataFrame(rows, dtype=object).fillna("–")
-    last = ["why", "isolation"]
+    last = ["why", "isolation", "seed"]
     return frame[[name for name in frame.columns if name not in last] + last]
+
+
+def section(unit: str, lines: list[Outcome], frame: pd.DataFrame) -> str:
+    """One unit of report.html: the class as a whole, then each student."""
+    parts = [f"<h2>{unit}</h2>", seed_note(lines)]
+    counts = classview.distribution(lines)
+    if len(counts):
+        totals = [line.points for line in lines if line.marks and not line.awaits]
+        max_total = max(sum(mark.max for mark in line.marks) for line in lines)
+        picture = classview.plot(counts, totals, max_total)
+        caption = "How each check went, and the points of those who wait for nothing."
+        parts.append(f"<figure>{picture}<figcaption>{caption}</figcaption></figure>")
+    parts += ["<h3>Commonest failures</h3>", as_html(classview.failures(lines))]
+    parts += ["<h3>Who waits for what</h3>", as_html(classview.waiting(lines))]
+    parts += ["<h3>Students</h3>", as_html(frame.drop(columns="unit"))]
+    return "\n".join(parts)
+
+
+def as_html(frame: pd.DataFrame) -> str:
+    """A table, escaped: reasons may quote a student."""
+    return frame.to_html(index=False, border=0) if len(frame) else "<p>none</p>"
+
+
+def seed_note(lines: list[Outcome]) -> str:
+    """That grades rest on different secret seeds, or on a changed one; "" where neither is so."""
+    seeds = Counter(line.seed for line in lines if line.seed)
+    if set(seeds) <= {1}:
+        return ""
+    said = ", ".join(f"seed {number}: {count}" for number, count in sorted(seeds.items()))
+    advice = " Run make autograde: all are graded with the present one." if len(seeds) > 1 else ""
+    return f"<p><strong>The secret seed has changed.</strong> Students by seed: {said}.{advice}</p>"
 
 
 def write_report(classroom: Classroom, unit: str | None = None) -> pd.DataFrame:
     """Write report.csv and report.html in the classroom and return the table of all units."""
     units = chosen_units(classroom.units(), unit, f"{classroom.path}/release")
-    tables = {name: table(name, found) for name in units if (found := outcomes(classroom, name))}
-    sections = [
-        f"<h2>{name}</h2>\n{frame.drop(columns='unit').to_html(index=False, border=0)}"
-        for name, frame in tables.items()
-    ]
+    lines = {name: found for name in units if (found := outcomes(classroom, name))}
+    tables = {name: table(name, found) for name, found in lines.items()}
+    sections = [section(name, lines[name], frame) for name, frame in tables.items()]
     (classroom.path / "report.html").write_text(
-        PAGE.format(tables="\n".join(sections)), encoding="utf-8"
+        PAGE.format(sections="\n".join(sections)), encoding="utf-8"
     )
     everything = pd.concat(tables.values()) if tables else pd.DataFrame()
     everything.to_csv(classroom.path / "report.csv", index=False)
@@ -126,7 +106,7 @@ def print_report(classroom: Classroom, everything: pd.DataFrame) -> None:
     if everything.empty:
         print(f"nobody has handed in anything under {shown(classroom.path / 'submitted')}")
     else:
-        print(as_text(everything.drop(columns="isolation")))
+        print(as_text(everything.drop(columns=["isolation", "seed"])))
     print(f"\n{shown(classroom.path / 'report.csv')}\n{shown(classroom.path / 'report.html')}")
 
 

@@ -10,7 +10,8 @@ from traitlets.config.loader import PyFileConfigLoader
 
 from autograder import classroom, parallel, submissions
 from autograder.checks import figures
-from autograder.report import outcomes, write_report
+from autograder.outcomes import outcomes
+from autograder.report import write_report
 from autograder.verdict import Judgement, Verdict
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
