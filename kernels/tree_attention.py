@@ -13,7 +13,7 @@ import os
 import torch
 from torch import Tensor
 
-from kernels.tree_attention_torch import BatchPlan, plan_tree_attention, tree_attention_torch
+from kernels.tree_attention_torch import GroupPlan, plan_tree_attention, tree_attention_torch
 from kernels.tree_layout import TreeLayout, unpack_bits
 
 try:
@@ -208,7 +208,7 @@ def choose_num_splits(num_programs: int, max_context: int, num_processors: int) 
 
 def plan_for(
     q_dtype: torch.dtype, k_cache: Tensor, layout: TreeLayout, group: int
-) -> BatchPlan | None:
+) -> list[GroupPlan] | None:
     """What `tree_attention` can work out once a forward instead of once a layer; None on a card.
 
     group: query heads that share a KV head. The plan is good for this layout and cache shape only.
@@ -224,7 +224,7 @@ def tree_attention(
     v_cache: Tensor,
     layout: TreeLayout,
     scale: float,
-    plan: BatchPlan | None = None,
+    plan: list[GroupPlan] | None = None,
 ) -> Tensor:
     """Attention of every node over its prefix and ancestors -> [total_tokens, heads, head_dim].
 

@@ -1,4 +1,4 @@
-"""Tree attention where there is no card: torch's fused attention, one request at a time.
+"""Tree attention where there is no card: torch's fused attention on requests of equal shape.
 
 What depends on the batch alone (whose rows, where their KV lies, who sees whom) is worked out once
 a forward, so that a layer pays for views and the attention itself. At one token a step that is
@@ -13,97 +13,169 @@ from torch.nn import functional
 
 from kernels.tree_layout import TreeLayout, unpack_bits
 
+MAX_STRETCH = 2  # in a group no KV is padded to more than this many times its length
 
-class RequestPlan(NamedTuple):
-    """One request of the batch, ready for any layer.
 
-    rows         its rows of q
-    kv           its positions 0, 1, ...: slots of the cache, or rows of the gathered copy
-    is_gathered  which of the two
-    mask         additive [group * num_nodes, kv_len] in the dtype of q, None where all is visible
+class GroupPlan(NamedTuple):
+    """Requests that attend in one call, ready for any layer.
+
+    rows   their rows of q, one request after the other: a slice, or numbers [batch * num_nodes]
+    slots  where their KV lies: a slice of the cache, which is then read in place, or numbers
+           [batch * kv_len] for a copy; a shorter one is padded with slots that `mask` hides
+    batch  how many they are
+    mask   additive [batch, 1, group * num_nodes, kv_len] in the dtype of q; None: all is visible
     """
 
-    rows: slice
-    kv: slice
-    is_gathered: bool
+    rows: slice | Tensor
+    slots: slice | Tensor
+    batch: int
     mask: Tensor | None
 
 
-class BatchPlan(NamedTuple):
-    """KV on pages that follow one another is read where it lies. The rest of the batch is copied
-    together in one go a layer, from `gathered_slots` [n] int64 (None where there is nothing)."""
+class _Request(NamedTuple):
+    number: int
+    first_row: int
+    num_nodes: int
+    kv_len: int
+    pages: list[int]
 
-    requests: list[RequestPlan]
-    gathered_slots: Tensor | None
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its pages follow one another."""
+        return self.pages == list(range(self.pages[0], self.pages[0] + len(self.pages)))
 
 
 def plan_tree_attention(
     layout: TreeLayout, page_size: int, group: int, dtype: torch.dtype
-) -> BatchPlan:
+) -> list[GroupPlan]:
     """The plan of a batch; `group` query heads share a KV head. Requests without rows are left out.
 
+    KV on pages that follow one another is read where it lies, a request at a time. The others
+    are copied, so they may as well be copied side by side and attend together.
     Raises AssertionError where the layout does not fit together.
     """
     layout.check(layout.mask_bits.shape[0])
+    requests = _requests(layout, page_size)
+    plans = [
+        _plan_in_place(r, layout, page_size, group, dtype) for r in requests if r.is_contiguous
+    ]
+    scattered = [r for r in requests if not r.is_contiguous]
+    while scattered:
+        shortest = min(scattered, key=lambda r: r.kv_len)
+        members = [
+            r
+            for r in scattered
+            if r.num_nodes == shortest.num_nodes and r.kv_len <= MAX_STRETCH * shortest.kv_len
+        ]
+        plans.append(_plan_copied(members, layout, page_size, group, dtype))
+        scattered = [r for r in scattered if r not in members]
+    return plans
+
+
+def _requests(layout: TreeLayout, page_size: int) -> list[_Request]:
     bounds, tables = layout.qo_indptr.tolist(), layout.block_table.tolist()
-    plans: list[RequestPlan] = []
-    gathered: list[int] = []
-    for request, context_len in enumerate(layout.context_lens.tolist()):
-        rows = slice(bounds[request], bounds[request + 1])
-        if rows.start == rows.stop:
-            continue
-        kv_len = context_len + rows.stop - rows.start
-        pages = tables[request][: -(-kv_len // page_size)]
-        is_gathered = pages != list(range(pages[0], pages[0] + len(pages)))
-        start = len(gathered) if is_gathered else pages[0] * page_size
-        if is_gathered:
-            slots = [page * page_size + offset for page in pages for offset in range(page_size)]
-            gathered += slots[:kv_len]
-        mask = _additive_mask(layout.mask_bits[rows], context_len, group, dtype)
-        plans.append(RequestPlan(rows, slice(start, start + kv_len), is_gathered, mask))
-    device = layout.block_table.device
-    return BatchPlan(plans, torch.tensor(gathered, device=device) if gathered else None)
+    requests = []
+    for index, context_len in enumerate(layout.context_lens.tolist()):
+        num_nodes = bounds[index + 1] - bounds[index]
+        if num_nodes:
+            kv_len = context_len + num_nodes
+            pages = tables[index][: -(-kv_len // page_size)]
+            requests.append(_Request(index, bounds[index], num_nodes, kv_len, pages))
+    return requests
+
+
+def _plan_in_place(
+    request: _Request, layout: TreeLayout, page_size: int, group: int, dtype: torch.dtype
+) -> GroupPlan:
+    rows = slice(request.first_row, request.first_row + request.num_nodes)
+    start = request.pages[0] * page_size
+    mask = None
+    if request.num_nodes > 1:
+        kv_len = request.kv_len
+        mask = _additive_mask(layout.mask_bits[rows], kv_len, kv_len, group, dtype)[None, None]
+    return GroupPlan(rows, slice(start, start + request.kv_len), 1, mask)
+
+
+def _plan_copied(
+    members: list[_Request], layout: TreeLayout, page_size: int, group: int, dtype: torch.dtype
+) -> GroupPlan:
+    longest, num_nodes = max(r.kv_len for r in members), members[0].num_nodes
+    table = layout.block_table[[r.number for r in members], : -(-longest // page_size)]
+    offsets = torch.arange(page_size, device=table.device)
+    slots = (table[:, :, None] * page_size + offsets).flatten(1)[:, :longest]
+    lens = torch.tensor([r.kv_len for r in members], device=table.device)[:, None]
+    # Padding reads a slot of the request's own: others may hold NaN, which no mask can hide.
+    slots = torch.where(torch.arange(longest, device=table.device) < lens, slots, slots[:, :1])
+    rows = [row for r in members for row in range(r.first_row, r.first_row + num_nodes)]
+    is_block = rows[-1] - rows[0] + 1 == len(rows)
+    mask = None
+    if num_nodes > 1 or any(r.kv_len < longest for r in members):
+        parts = [
+            _additive_mask(
+                layout.mask_bits[r.first_row : r.first_row + num_nodes],
+                r.kv_len,
+                longest,
+                group,
+                dtype,
+            )
+            for r in members
+        ]
+        mask = torch.stack(parts)[:, None]
+    return GroupPlan(
+        slice(rows[0], rows[-1] + 1) if is_block else torch.tensor(rows, device=table.device),
+        slots.flatten(),
+        len(members),
+        mask,
+    )
 
 
 def _additive_mask(
-    mask_bits: Tensor, context_len: int, group: int, dtype: torch.dtype
-) -> Tensor | None:
+    mask_bits: Tensor, kv_len: int, width: int, group: int, dtype: torch.dtype
+) -> Tensor:
+    """[group * num_nodes, width] of one request: prefix and ancestors visible, padding hidden."""
     num_nodes = mask_bits.shape[0]
-    if num_nodes == 1:
-        return None
     hidden = ~unpack_bits(mask_bits, num_nodes)
-    mask = torch.zeros(num_nodes, context_len + num_nodes, dtype=dtype, device=hidden.device)
-    mask[:, context_len:].masked_fill_(hidden, -torch.inf)
+    mask = torch.zeros(num_nodes, width, dtype=dtype, device=hidden.device)
+    mask[:, kv_len - num_nodes : kv_len].masked_fill_(hidden, -torch.inf)
+    mask[:, kv_len:] = -torch.inf
     return mask.repeat(group, 1)
 
 
 def tree_attention_torch(
-    q: Tensor, k_cache: Tensor, v_cache: Tensor, plan: BatchPlan, scale: float
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, plan: list[GroupPlan], scale: float
 ) -> Tensor:
     """Arguments as for `tree_attention`, the layout in the form of its plan.
 
     The query heads of a KV head are laid out as more rows of it, so no key is copied twice.
     """
-    caches = k_cache.flatten(0, 1), v_cache.flatten(0, 1)
-    requests, slots = plan
-    if len(requests) == 1 and requests[0].rows == slice(0, q.shape[0]) and slots is None:
-        return _attend(q, *caches, requests[0], scale)
-    copies = caches if slots is None else [cache.index_select(0, slots) for cache in caches]
+    keys, values = k_cache.flatten(0, 1), v_cache.flatten(0, 1)
+    if len(plan) == 1 and plan[0].rows == slice(0, q.shape[0]):
+        return _attend(q, keys, values, plan[0], scale)
     out = torch.zeros_like(q)
-    for request in requests:
-        keys, values = copies if request.is_gathered else caches
-        out[request.rows] = _attend(q[request.rows], keys, values, request, scale)
+    for part in plan:
+        attended = _attend(_take(q, part.rows), keys, values, part, scale)
+        if isinstance(part.rows, slice):
+            out[part.rows] = attended
+        else:
+            out.index_copy_(0, part.rows, attended)
     return out
 
 
-def _attend(q: Tensor, keys: Tensor, values: Tensor, plan: RequestPlan, scale: float) -> Tensor:
-    """q [num_nodes, heads, head_dim] of one request; keys, values [slots, kv_heads, head_dim]."""
-    grouped = q.unflatten(1, (keys.shape[1], -1)).permute(1, 2, 0, 3)
-    attended = functional.scaled_dot_product_attention(
-        grouped.flatten(1, 2)[None],
-        keys[plan.kv].transpose(0, 1)[None],
-        values[plan.kv].transpose(0, 1)[None],
-        attn_mask=plan.mask,
-        scale=scale,
+def _take(rows: Tensor, chosen: slice | Tensor) -> Tensor:
+    """A view for a slice, else a copy (index_select is far faster than indexing here)."""
+    return rows[chosen] if isinstance(chosen, slice) else rows.index_select(0, chosen)
+
+
+def _attend(q: Tensor, keys: Tensor, values: Tensor, plan: GroupPlan, scale: float) -> Tensor:
+    """q [batch * num_nodes, heads, head_dim]; keys, values [slots, kv_heads, head_dim]."""
+    kv_heads, head_dim = keys.shape[1:]
+    grouped = q.view(plan.batch, -1, kv_heads, q.shape[1] // kv_heads, head_dim)
+    grouped = grouped.permute(0, 2, 3, 1, 4)  # [batch, kv_heads, group, num_nodes, head_dim]
+    own_keys, own_values = (
+        _take(cache, plan.slots).view(plan.batch, -1, kv_heads, head_dim).transpose(1, 2)
+        for cache in (keys, values)
     )
-    return attended.view(grouped.shape).permute(2, 0, 1, 3).reshape(q.shape)
+    attended = functional.scaled_dot_product_attention(
+        grouped.flatten(2, 3), own_keys, own_values, attn_mask=plan.mask, scale=scale
+    )
+    return attended.view(grouped.shape).permute(0, 3, 1, 2, 4).reshape(q.shape)

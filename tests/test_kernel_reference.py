@@ -199,6 +199,13 @@ def test_attention_on_random_batches(seed):
     ).check(torch.float32)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_attention_of_equal_trees_behind_unequal_contexts(dtype):
+    """These share a call without a card, padded to the longest; slots of nobody hold NaN."""
+    contexts = (30, 9, 41, 200, 0, 55, 31, 17, 25)
+    AttentionCase(contexts, (1, 5, 1, 1, 5, 5, 1, 5, 5)).check(dtype)
+
+
 def test_a_row_that_sees_nothing_is_zero():
     """Not NaN: rows of other requests would be lost with it in a later reduction."""
     q, k_cache, v_cache, layout = AttentionCase((0, 0), (3, 2)).build(torch.float32)
