@@ -1,0 +1,150 @@
+"""Measures methods over loads, seeds and blocks into a ledger; goes on where it was killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tqdm import tqdm
+
+from kernels.runtime import InputError
+from lessons.lib.bench.arrivals import Arrivals, ClosedLoop
+from lessons.lib.bench.driver import Server, drive
+from lessons.lib.bench.latency import Slo
+from lessons.lib.bench.ledger import write_ledger
+from lessons.lib.bench.mixture import Recipe, draw_requests
+from lessons.lib.bench.run import BASELINE
+from lessons.lib.bench.run_ledger import (
+    METRICS,
+    EngineFacts,
+    Task,
+    append_point,
+    compare,
+    load_ledger,
+    make_point,
+    point_key,
+)
+from lessons.lib.bench.workload import Prompt
+
+WARM_UP_USERS = 2
+_BLOCK_SEEDS = 1000  # draws of seed s are s * 1000 + block, so no two blocks share a schedule
+
+Json = dict[str, Any]
+
+
+class MeasuredServer(Server, Protocol):
+    """A server that can tell what it did."""
+
+    def start_counting(self) -> None:
+        """Forget what was counted so far: the warm-up is over."""
+        ...
+
+    def facts(self) -> EngineFacts:
+        """What was counted since."""
+        ...
+
+
+OpenServer = Callable[[str], AbstractAsyncContextManager[MeasuredServer]]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The requests of every run. Warm-up prompts must not be among the measured ones, or a prefix
+    cache and a drafter that copies would know them."""
+
+    recipe: Recipe
+    split: str
+    prompts: Sequence[Prompt]
+    warm_up_prompts: Sequence[Prompt]
+    num_requests: int
+    num_warm_up: int
+
+    def __post_init__(self) -> None:
+        shared = {p.text for p in self.prompts} & {p.text for p in self.warm_up_prompts}
+        if shared:
+            raise InputError(f"{len(shared)} prompts are measured and used to warm up as well")
+        if self.num_warm_up < 1:
+            raise InputError("at least one request has to warm the server up")
+
+
+def plan(
+    methods: Sequence[str], loads: Sequence[Arrivals], seeds: Sequence[int], num_blocks: int
+) -> list[Task]:
+    """Target-only and all methods at every load, seed and block; who goes first rotates by block,
+    so that a machine that tires or warms up favours nobody."""
+    if not (loads and seeds) or num_blocks < 1:
+        raise InputError("nothing to measure: give a rate or a concurrency, a seed and a block")
+    everyone = [BASELINE, *(method for method in methods if method != BASELINE)]
+    tasks: list[Task] = []
+    for load in loads:
+        for turn, (seed, block) in enumerate((s, b) for s in seeds for b in range(num_blocks)):
+            first = turn % len(everyone)
+            order = [*everyone[first:], *everyone[:first]]
+            tasks.extend(Task(method, load, seed, block) for method in order)
+    return tasks
+
+
+def run_sweep(
+    tasks: Sequence[Task],
+    open_server: OpenServer,
+    workload: Workload,
+    slo: Slo | None,
+    ledger: Json,
+    path: Path,
+    timeout_s: float | None = None,
+    progress: bool = True,
+    run: Callable[[Coroutine[Any, Any, Json]], Json] = asyncio.run,
+) -> Json:
+    """Measure every task that the ledger lacks, write after each, then compare. Returns the ledger.
+
+    open_server(method) makes a fresh server, closed after the point. `run` drives the event loop.
+    """
+    done = {point_key(point) for point in ledger["points"]}
+    waiting = [task for task in tasks if task.key not in done]
+    for task in tqdm(waiting, disable=not progress, desc="measuring", unit="point"):
+        point = run(_measure(task, open_server, workload, slo, timeout_s))
+        append_point(ledger, point, path)
+    ledger["comparisons"] = [row for metric in METRICS for row in compare(ledger["points"], metric)]
+    write_ledger(ledger, path)
+    return ledger
+
+
+def resume_or(fresh: Json, path: Path) -> Json:
+    """The ledger at `path`, to be gone on with; `fresh` where there is none.
+
+    InputError when it was made by other code, on another machine or with other settings: points of
+    different conditions must not meet in one ledger.
+    """
+    if not path.exists():
+        return fresh
+    found = load_ledger(path)
+    for key in ("settings", "commit", "versions"):
+        if found[key] != fresh[key]:
+            raise InputError(f"{path} was measured with other {key}; give another file")
+    for key in ("device", "cpu", "gpu", "num_threads"):
+        if found["machine"][key] != fresh["machine"][key]:
+            raise InputError(f"{path} was measured with another {key}; give another file")
+    return found
+
+
+async def _measure(
+    task: Task,
+    open_server: OpenServer,
+    workload: Workload,
+    slo: Slo | None,
+    timeout_s: float | None,
+) -> Json:
+    draw = task.seed * _BLOCK_SEEDS + task.block
+    recipe = workload.recipe
+    requests = draw_requests(recipe, workload.prompts, workload.num_requests, draw)
+    warm_up = draw_requests(recipe, workload.warm_up_prompts, workload.num_warm_up, draw)
+    async with open_server(task.method) as server:
+        await drive(server, warm_up, ClosedLoop(WARM_UP_USERS), draw, timeout_s)
+        server.start_counting()
+        log = await drive(server, requests, task.arrivals, draw, timeout_s)
+        facts = server.facts()
+    return make_point(task, recipe, workload.split, requests, log, facts, slo, workload.num_warm_up)
