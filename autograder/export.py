@@ -75,7 +75,7 @@ def canvas(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:
         name, unit = row["student_id"], row["assignment"]
         who = ", ".join(filter(None, (row["last_name"], row["first_name"]))) or name
-        line = table.setdefault(name, {"Student": who, "SIS User ID": name, "SIS Login ID": name})
+        line = table.setdefault(name, {"Student": who, "SIS Login ID": name})
         line[unit] = row.get("score")
         if row["awaits"]:
             note = f"{unit} awaits: {row['awaits']}"

@@ -29,6 +29,9 @@ CELL_SECONDS = 300
 OUTPUT_SECONDS = 60
 
 EXCHANGE = ".exchange"
+# zip_collect: the student up to the first underscore, then the unit: amy_lesson08.ipynb, and as
+# Canvas names what it downloads, zhouamy_LATE_12_345_lesson08-1.ipynb.
+COLLECTED = r".*/(?P<student_id>[^/_]+)_[^/]*?(?P<file_id>lesson\d+)[^/]*$"
 
 CLASSROOM_CONFIG = """\
 # Written by `python -m autograder release`; changes here are lost.
@@ -85,6 +88,7 @@ def configure(config: Config, classroom: Path | str) -> Config:
         feedback.ShowGrades,
         CSSHTMLHeaderPreprocessor,
     ]
+    config.FileNameCollectorPlugin.named_regexp = COLLECTED
     # By name: it reads the report, which needs this module.
     config.ExportApp.plugin_class = "autograder.export.CourseExport"
     config.Execute.timeout = CELL_SECONDS

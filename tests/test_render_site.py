@@ -72,6 +72,18 @@ def test_pages_of_both_editions_are_there(course):
         ]
 
 
+def test_pages_for_instructors_are_in_their_edition_only(copy):
+    text = '---\ntitle: "Marks"\nlang: en\n---\n\nSee the [start](../index.qmd#start).\n'
+    (copy / "course/instructor").mkdir()
+    (copy / "course/instructor/marks.qmd").write_text(text)
+    build(copy)
+    page = read(copy, "instructor/marks.html", "site-instructor")
+    assert '<a href="../index.html#start">start</a>' in page
+    assert 'href="instructor/marks.html"' in read(copy, "index.html", "site-instructor")
+    assert not (copy / "build/site/instructor").exists()
+    assert "Marks" not in read(copy, "index.html") + read(copy, "assets/search-index.js")
+
+
 def test_nothing_is_fetched_from_elsewhere_and_every_asset_is_there(course):
     for page in (course / "build/site").rglob("*.html"):
         found = parsed(page.read_text("utf-8"))

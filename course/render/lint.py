@@ -21,7 +21,7 @@ LABEL = re.compile(r"(?!md-\d)[A-Za-z][A-Za-z0-9_-]{0,63}")
 def lint_all(root: Path) -> list[QmdError]:
     """Every problem of the lessons, solutions and course pages under `root`, in file order."""
     problems: list[QmdError] = []
-    for path in sorted([*root.glob("lessons/*.qmd"), *root.glob("course/*.qmd")]):
+    for path in sorted([*root.glob("lessons/*.qmd"), *root.glob("course/**/*.qmd")]):
         try:
             doc = parse(path)
             problems += lint_document(doc, lesson=path.parent.name == "lessons")

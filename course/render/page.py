@@ -44,6 +44,10 @@ class Page:
     def is_lesson(self) -> bool:
         return self.source.startswith("lessons/")
 
+    @property
+    def is_for_instructors(self) -> bool:
+        return self.source.startswith("course/instructor/")
+
 
 def page_of(doc: Document, source: str, site_path: str) -> Page:
     """Where a source's page goes: course pages at the site's root, lessons under lessons/."""

@@ -46,13 +46,15 @@ def build(root: Path, out: Path, editions: Iterable[str] = EDITIONS, progress: b
     written = 0
     for edition in editions:
         folder = out if edition == "student" else out.with_name(f"{out.name}-instructor")
-        written += _Edition(root, folder, edition, sources, progress).build()
+        shown = [s for s in sources if edition == "instructor" or not s.page.is_for_instructors]
+        written += _Edition(root, folder, edition, shown, progress).build()
     return written
 
 
 def read_sources(root: Path) -> list[Source]:
     """Every page of the course, course pages first."""
-    found = [*sorted(root.glob("course/*.qmd")), *sorted(root.glob("lessons/*.qmd"))]
+    patterns = ("course/*.qmd", "course/instructor/*.qmd", "lessons/*.qmd")
+    found = [path for pattern in patterns for path in sorted(root.glob(pattern))]
     if not found:
         raise ValueError(f"no .qmd in {root}/course or {root}/lessons; run this in the repository")
     site_path = site_settings(root)["site_path"]
