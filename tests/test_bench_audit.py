@@ -85,8 +85,8 @@ def one_stretch(ledger):
 def shorter_answers(ledger):
     for point in ledger["points"]:
         if point["method"] != "baseline":
-            for key in point["output_lengths"]:
-                point["output_lengths"][key] -= 1
+            for request in point["requests"].values():
+                request["output_tokens"] -= 1
 
 
 def itl(ledger):
@@ -195,8 +195,8 @@ def test_lengths_that_differ_by_chance_are_no_finding(clean):
     ledger = copy.deepcopy(clean)
     for point in ledger["points"]:
         if point["method"] != "baseline":
-            for place, key in enumerate(point["output_lengths"]):
-                point["output_lengths"][key] += 3 * (-1) ** place
+            for place, request in enumerate(point["requests"].values()):
+                request["output_tokens"] += 3 * (-1) ** place
     assert audit.audit(ledger) == []
 
 

@@ -37,7 +37,9 @@ def test_point_says_what_ran(ledger):
     assert run_ledger.point_key(point) == ("ngram-4", "concurrency 1", 0, 0)
     assert point["workload"]["kinds"] == dict.fromkeys(("maths", "copy", "json", "code", "chat"), 4)
     assert point["workload"]["num_distinct"] == point["workload"]["num_requests"] == 20
-    assert set(point["output_lengths"].values()) == {9}
+    assert {request["output_tokens"] for request in point["requests"].values()} == {9}
+    times = [request["ttft_ms"] for request in point["requests"].values()]
+    assert sum(times) / 20 == pytest.approx(run_ledger.figure(point, "ttft_ms.mean"))
     assert run_ledger.figure(point, "output_tokens_per_s") == pytest.approx(
         180 / point["figures"]["duration_s"]
     )
@@ -101,4 +103,4 @@ def test_table_has_a_row_a_point(ledger):
     table = run_ledger.to_table(ledger)
     assert len(table) == len(ledger["points"])
     assert {"method", "arrivals.rate", "figures.ttft_ms.p50"} <= set(table.columns)
-    assert not any(column.startswith("output_lengths") for column in table.columns)
+    assert not any(column.startswith("requests") for column in table.columns)

@@ -168,8 +168,9 @@ def _different_output_lengths(ledger: Json) -> Iterator[str]:
     """Over all blocks of a load, since sampled answers differ in length by chance."""
     pairs: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for point, base in _pairs(ledger):
-        ours, theirs = point["output_lengths"], base["output_lengths"]
-        both = [(ours[key], theirs[key]) for key in ours.keys() & theirs.keys()]
+        ours, theirs = point["requests"], base["requests"]
+        shared = ours.keys() & theirs.keys()
+        both = [(ours[key]["output_tokens"], theirs[key]["output_tokens"]) for key in shared]
         pairs.setdefault((point["method"], load_name(point["arrivals"])), []).extend(both)
     for (method, load), lengths in pairs.items():
         mine, base_length = (statistics.fmean(side) for side in zip(*lengths, strict=True))

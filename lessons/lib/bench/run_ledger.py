@@ -20,7 +20,7 @@ from kernels.runtime import InputError
 from lessons.lib.bench.arrivals import Arrivals, OpenLoop
 from lessons.lib.bench.bootstrap import MIN_BLOCKS, ratio_interval
 from lessons.lib.bench.driver import RunLog
-from lessons.lib.bench.latency import Slo, summarise
+from lessons.lib.bench.latency import RequestLog, Slo, summarise
 from lessons.lib.bench.ledger import environment, read_ledger, write_ledger
 from lessons.lib.bench.mixture import Recipe, Request, fingerprint
 from lessons.lib.bench.run import BASELINE
@@ -113,7 +113,7 @@ def make_point(
         "warm_up": {"num_requests": num_warm_up, "in_figures": False},
         "setup": engine.pop("setup"),
         "figures": summarise(run.requests, slo),
-        "output_lengths": {log.request_id: log.output_tokens for log in run.requests},
+        "requests": {log.request_id: _felt(log) for log in run.requests},
         "validity": {
             "late_share": run.late_share(),
             "little_gap": run.little_gap(),
@@ -123,6 +123,12 @@ def make_point(
         **engine,
         "missing": {key: UNTOLD for key in engine if engine[key] is None} | engine_missing,
     }
+
+
+def _felt(log: RequestLog) -> Json:
+    """Of one request, so that percentiles can be taken over all blocks of a load."""
+    felt = {"ttft_ms": log.ttft_ms, "tpot_ms": log.tpot_ms, "e2e_ms": log.e2e_ms}
+    return felt | {"output_tokens": log.output_tokens, "error": log.error}
 
 
 def describe_arrivals(arrivals: Arrivals) -> Json:
@@ -190,7 +196,7 @@ def compare(points: Sequence[Json], metric: str) -> list[Json]:
         raise InputError(f"cannot compare methods by {metric!r}; choose from {', '.join(METRICS)}")
     valid = [point for point in points if not point["validity"]["problems"]]
     rows = []
-    by_load = sorted(valid, key=_load_order)
+    by_load = sorted(valid, key=load_order)
     for load, group in groupby(by_load, key=lambda point: load_name(point["arrivals"])):
         here = list(group)
         for method in sorted({point["method"] for point in here} - {BASELINE}):
@@ -198,7 +204,8 @@ def compare(points: Sequence[Json], metric: str) -> list[Json]:
     return rows
 
 
-def _load_order(point: Json) -> tuple[str, float, str]:
+def load_order(point: Json) -> tuple[str, float, str]:
+    """Sorts points by load: closed loops by concurrency, then open loops by rate."""
     arrivals = point["arrivals"]
     size = arrivals["concurrency"] if arrivals["loop"] == "closed" else arrivals["rate"]
     return arrivals["loop"], size, load_name(arrivals)
@@ -247,6 +254,6 @@ def _comparison(points: Sequence[Json], method: str, metric: str) -> Json:
 
 
 def to_table(ledger: Json) -> pd.DataFrame:
-    """One row a point with dotted column names, for pandas and csv; single lengths left out."""
-    rows = [{k: v for k, v in p.items() if k != "output_lengths"} for p in ledger["points"]]
+    """One row a point with dotted column names, for pandas and csv; single requests left out."""
+    rows = [{k: v for k, v in p.items() if k != "requests"} for p in ledger["points"]]
     return pd.json_normalize(rows)
