@@ -6,16 +6,17 @@ import json
 import pytest
 import serving_kit
 
-from lessons.lib.bench import report
+from lessons.lib.bench import panels, report
 
 
 @pytest.fixture(scope="module")
 def ledger():
-    return serving_kit.clean_ledger()
+    row = {"method": "ngram-4", "load": "concurrency 1", "measured": 1.5, "predicted": 1.6}
+    return serving_kit.clean_ledger() | {"predictions": [row | {"error": 0.0667}]}
 
 
 def panel(ledger, name):
-    return next(panel for panel in report.panels(ledger) if panel.name == name)
+    return next(panel for panel in panels.panels(ledger) if panel.name == name)
 
 
 def slowed(ledger, load, factor):
@@ -96,8 +97,8 @@ def test_every_picture_has_its_table_in_the_text(ledger, tmp_path, capsys):
     assert report.main([str(path), "--plots", str(tmp_path / "plots")]) == 0
     text = capsys.readouterr().out
     written = {file.name for file in (tmp_path / "plots").iterdir()}
-    assert written == {f"{item.name}.png" for item in report.panels(ledger)} | {"points.csv"}
-    for item in report.panels(ledger):
+    assert written == {f"{item.name}.png" for item in panels.panels(ledger)} | {"points.csv"}
+    for item in panels.panels(ledger):
         assert item.text() in text and len(item.text().splitlines()) > len(item.table)
     csv = (tmp_path / "plots" / "points.csv").read_text().splitlines()
     assert len(csv) == 1 + len(ledger["points"])
@@ -108,8 +109,8 @@ def test_what_was_not_measured_is_said(ledger):
     closed["points"] = [p for p in closed["points"] if p["arrivals"]["loop"] == "closed"]
     text = report.report(closed)
     assert "SLO goodput against rate\n  not measured" in text
-    empty = report.report(closed | {"points": []})
-    assert empty.count("not measured") == len(report.panels(closed))
+    empty = report.report(closed | {"points": [], "predictions": []})
+    assert empty.count("not measured") == len(panels.panels(closed))
 
 
 def test_a_missing_ledger_is_one_line(tmp_path, capsys):
