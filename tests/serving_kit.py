@@ -1,5 +1,7 @@
 """A small serving ledger that is clean, measured on simulated servers in virtual time."""
 
+from dataclasses import asdict
+
 from lessons.lib.bench import run_ledger
 from lessons.lib.bench.arrivals import ClosedLoop, OpenLoop
 from lessons.lib.bench.driver import drive
@@ -20,7 +22,7 @@ CHUNKS = {"baseline": (1,) * 9, "ngram-4": (1, 3, 3, 2)}
 def facts(method):
     return EngineFacts(
         setup=dict(SETUP),
-        acceptance=Acceptance([0.7, 0.5], [0.7, 0.5 / 0.7], [1.0, 1.0]),
+        acceptance=asdict(Acceptance([0.7, 0.5], [0.7, 0.5 / 0.7], [1.0, 1.0])),
         acceptance_length=2.2,
         phase_shares={"draft": 0.1, "verify": 0.8, "rest": 0.1},
         verify_efficiency=0.6,

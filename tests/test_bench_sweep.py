@@ -35,10 +35,10 @@ class Server(SimulatedServer):
         async for tokens in super().stream(request):
             yield tokens
 
-    def start_counting(self):
+    async def start_counting(self):
         self.warm_up, self.served = self.served, []
 
-    def facts(self):
+    async def facts(self):
         return serving_kit.facts(self.method)
 
 

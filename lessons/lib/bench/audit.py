@@ -24,7 +24,7 @@ from lessons.lib.bench.run import BASELINE
 from lessons.lib.bench.run_ledger import load_ledger, load_name, point_key
 
 MIN_SEEDS = 3
-NESTED = (*FIGURES, "lateness_ms", "memory_gb", "phase_shares")
+NESTED = (*FIGURES, "lateness_ms", "memory_gb", "phase_shares", "acceptance")
 LENGTH_GAP = 0.02  # mean output may differ by so much from target-only's on the same requests
 
 Json = dict[str, Any]

@@ -24,7 +24,6 @@ from lessons.lib.bench.latency import RequestLog, Slo, summarise
 from lessons.lib.bench.ledger import environment, read_ledger, write_ledger
 from lessons.lib.bench.mixture import Recipe, Request, fingerprint
 from lessons.lib.bench.run import BASELINE
-from lessons.lib.metrics import Acceptance
 
 SCHEMA = "specdec-serving/1"
 UNTOLD = "the server does not report it"
@@ -65,6 +64,8 @@ class EngineFacts:
 
     setup          how it ran: engine, model, dtype, graphs, batch limits. It must be the same for
                    a method and its baseline.
+    acceptance     as metrics.Acceptance has it: survival, conditional, proposed; a list is None
+                   where the server counts in total only
     phase_shares   of the time of all steps
     memory_gb      weights, draft_kv, graphs, peak
     missing        why something is None, by dotted name ("memory_gb.graphs"); what is not explained
@@ -72,7 +73,7 @@ class EngineFacts:
     """
 
     setup: Json
-    acceptance: Acceptance | None = None
+    acceptance: Json | None = None
     acceptance_length: float | None = None
     phase_shares: dict[str, float] | None = None
     verify_efficiency: float | None = None

@@ -39,11 +39,11 @@ Json = dict[str, Any]
 class MeasuredServer(Server, Protocol):
     """A server that can tell what it did."""
 
-    def start_counting(self) -> None:
+    async def start_counting(self) -> None:
         """Forget what was counted so far: the warm-up is over."""
         ...
 
-    def facts(self) -> EngineFacts:
+    async def facts(self) -> EngineFacts:
         """What was counted since."""
         ...
 
@@ -144,7 +144,7 @@ async def _measure(
     warm_up = draw_requests(recipe, workload.warm_up_prompts, workload.num_warm_up, draw)
     async with open_server(task.method) as server:
         await drive(server, warm_up, ClosedLoop(WARM_UP_USERS), draw, timeout_s)
-        server.start_counting()
+        await server.start_counting()
         log = await drive(server, requests, task.arrivals, draw, timeout_s)
-        facts = server.facts()
+        facts = await server.facts()
     return make_point(task, recipe, workload.split, requests, log, facts, slo, workload.num_warm_up)
