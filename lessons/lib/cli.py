@@ -18,7 +18,13 @@ from lessons.lib.bench.run import method_specs, run_interleaved
 from lessons.lib.bench.workload import KINDS, SPLITS, load_prompts
 from lessons.lib.cli_checks import add_soak, add_verify_tree
 from lessons.lib.config import SamplingParams
-from lessons.lib.draft.registry import TARGET_ONLY, make_proposer, method_names
+from lessons.lib.draft.registry import (
+    TARGET_ONLY,
+    check_method,
+    make_proposer,
+    method_names,
+    ready_methods,
+)
 from lessons.lib.engine import Engine
 from lessons.lib.model.loader import load_model
 from lessons.lib.sequence import GenerationResult
@@ -78,8 +84,9 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
 def _generate(options: argparse.Namespace) -> None:
     sampling = SamplingParams(options.temperature, options.top_k, options.top_p, options.seed)
-    proposer = make_proposer(options.method)
+    check_method(options.method)  # an unknown name fails before anything is loaded
     engine = Engine(*load_model(options.model, options.dtype, options.device))
+    proposer = make_proposer(options.method, engine.model, sampling)
     if options.raw:
         prompt_ids = engine.tokenizer.encode(options.prompt)
     else:
@@ -91,7 +98,7 @@ def _generate(options: argparse.Namespace) -> None:
 
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--methods", type=_words, default=method_names(), metavar="A,B")
+    parser.add_argument("--methods", type=_words, default=ready_methods(), metavar="A,B")
     parser.add_argument("--categories", type=_words, default=["all"], metavar="A,B", help="or all")
     parser.add_argument("--depths", type=_numbers, default=[2, 4, 8], metavar="2,4,8")
     parser.add_argument("--repeats", type=int, default=1, metavar="R")

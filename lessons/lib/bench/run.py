@@ -19,7 +19,7 @@ from kernels.runtime import InputError, synchronize
 from lessons.lib import metrics
 from lessons.lib.bench.workload import Prompt
 from lessons.lib.config import SamplingParams
-from lessons.lib.draft.registry import TARGET_ONLY, make_proposer
+from lessons.lib.draft.registry import TARGET_ONLY, check_method, make_proposer
 from lessons.lib.engine import Engine
 from lessons.lib.metrics import RoundRecord
 from lessons.lib.model.batch import prepare_batch
@@ -96,7 +96,7 @@ def method_specs(methods: Sequence[str], depths: Sequence[int]) -> list[MethodSp
     if any(depth < 1 for depth in depths):
         raise InputError(f"depths must be 1 or more, got {', '.join(map(str, depths))}")
     for method in methods:
-        make_proposer(method)  # an unknown name fails here, before anything is measured
+        check_method(method)  # an unknown name fails here, before anything is measured
     drafted = [method for method in methods if method != TARGET_ONLY]
     specs = [MethodSpec(method, depth) for method in drafted for depth in depths]
     return [MethodSpec(TARGET_ONLY, 0), *specs]
@@ -145,7 +145,7 @@ def _run(
         prompt.token_ids(engine.tokenizer),
         max_new_tokens,
         sampling,
-        proposer=make_proposer(spec.method),
+        proposer=make_proposer(spec.method, engine.model, sampling),
         depth=spec.depth,
     )
     return Run(

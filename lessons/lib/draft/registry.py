@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from kernels.runtime import InputError
+from lessons.lib.config import SamplingParams
+from lessons.lib.draft.eagle3 import Eagle3Proposer
+from lessons.lib.draft.eagle3_file import SHIPPED, load_eagle3
+from lessons.lib.draft.eagle3_net import Eagle3Net
 from lessons.lib.draft.ngram import NgramProposer
 from lessons.lib.draft.proposer import Proposer
+from lessons.lib.model.llama import LlamaModel
 
 TARGET_ONLY = "none"
 
@@ -17,15 +24,51 @@ PROPOSERS: dict[str, Callable[[], Proposer]] = {
 }
 
 
+_eagle3_nets: WeakKeyDictionary[LlamaModel, Eagle3Net] = WeakKeyDictionary()  # read once a model
+
+
+def _eagle3(model: LlamaModel, sampling: SamplingParams, width: int) -> Proposer:
+    if model not in _eagle3_nets:
+        _eagle3_nets[model] = load_eagle3(SHIPPED, model)
+    return Eagle3Proposer(_eagle3_nets[model], model.embedding, sampling, width)
+
+
+# Those that draft for one target only, and may draw as the request does.
+MODEL_PROPOSERS: dict[str, Callable[[LlamaModel, SamplingParams], Proposer]] = {
+    "eagle3": partial(_eagle3, width=1),
+    "eagle3-tree": partial(_eagle3, width=4),
+}
+_WEIGHTS: dict[str, Path] = {"eagle3": SHIPPED, "eagle3-tree": SHIPPED}
+
+
 def method_names() -> list[str]:
     """All known methods, target-only first."""
-    return [TARGET_ONLY, *PROPOSERS]
+    return [TARGET_ONLY, *PROPOSERS, *MODEL_PROPOSERS]
 
 
-def make_proposer(method: str) -> Proposer | None:
-    """A fresh proposer, or None for target-only. Raises InputError for an unknown method."""
+def ready_methods() -> list[str]:
+    """Those that need no weights, or have them."""
+    return [m for m in method_names() if m not in _WEIGHTS or _WEIGHTS[m].exists()]
+
+
+def check_method(method: str) -> None:
+    """Raise InputError for an unknown method."""
+    if method not in method_names():
+        raise InputError(f"unknown method {method!r}; choose one of {', '.join(method_names())}")
+
+
+def make_proposer(
+    method: str, model: LlamaModel | None = None, sampling: SamplingParams | None = None
+) -> Proposer | None:
+    """A fresh proposer for one request of `model` with `sampling`, or None for target-only.
+
+    Raises InputError for an unknown method, or one that needs a model and gets none.
+    """
+    check_method(method)
+    if method in PROPOSERS:
+        return PROPOSERS[method]()
     if method == TARGET_ONLY:
         return None
-    if method not in PROPOSERS:
-        raise InputError(f"unknown method {method!r}; choose one of {', '.join(method_names())}")
-    return PROPOSERS[method]()
+    if model is None:
+        raise InputError(f"method {method!r} reads the target's features: give it the model")
+    return MODEL_PROPOSERS[method](model, sampling or SamplingParams())

@@ -1,0 +1,178 @@
+"""EAGLE-3 (arXiv 2503.01840): drafts from the target's own features, one layer deep.
+
+A round costs 1 pass over the positions that the last one committed, with the target's real features
+(it also gives the first guesses), and one more pass for each further level. What the target saw
+replaces what the drafter had guessed: its KV never rests on a guess for longer than a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+
+from kernels.draft_topk import draft_topk
+from kernels.runtime import InputError
+from lessons.lib.config import SamplingParams
+from lessons.lib.draft.beam_tree import BeamTree
+from lessons.lib.draft.draft_kv import DraftKV
+from lessons.lib.draft.eagle3_net import Eagle3Net
+from lessons.lib.draft.proposer import DraftProposal
+from lessons.lib.sampling import SeededRandom, logits_to_probs
+
+
+class Eagle3Proposer:
+    """Draft state of one request; the network may be shared by all of them."""
+
+    def __init__(
+        self,
+        net: Eagle3Net,
+        embedding: torch.Tensor,
+        sampling: SamplingParams | None = None,
+        width: int = 1,
+        num_levels: int = 6,
+    ) -> None:
+        """embedding: the target's [vocab, hidden], in the dtype of the network.
+
+        width 1 drafts a chain: the likeliest tokens, or with a temperature in `sampling` tokens
+        drawn by it, with their laws. A larger width drafts trees at most num_levels deep.
+        """
+        if width < 1 or num_levels < 1:
+            raise InputError(f"width and levels must be 1 or more, got {width} and {num_levels}")
+        self.feature_layers = net.config.feature_layers
+        self.num_passes = 0  # of the layer, since the request began
+        self._net, self._embedding = net, embedding
+        self._sampling = sampling or SamplingParams()
+        self._random = SeededRandom(self._sampling.seed, is_draft=True)
+        self._width, self._num_levels = width, num_levels
+        self._d2t = net.d2t
+        self._weight_bytes = sum(p.numel() * p.element_size() for p in net.parameters())
+        self.forget()
+
+    @property
+    def memory_bytes(self) -> int:
+        """The network, the draft KV, and features that wait for the next pass."""
+        waiting = sum(part.numel() * part.element_size() for part, _ in self._waiting)
+        return self._weight_bytes + self._kv.num_bytes + waiting
+
+    @torch.inference_mode()
+    def propose(self, context_ids: Sequence[int], num_draft_tokens: int) -> DraftProposal:
+        """A chain or tree behind the context, all of which but its last token the target has
+        shown the features of."""
+        hidden = self._extend()
+        known = self._kv.length
+        assert known == len(context_ids) - 1, f"features of {known} of {len(context_ids)} tokens"
+        if self._width > 1:
+            proposal = self._draft_tree(hidden, num_draft_tokens)
+        elif self._sampling.is_greedy:
+            proposal = self._draft_chain(hidden, num_draft_tokens)
+        else:
+            proposal = self._draw_chain(hidden, num_draft_tokens)
+        self._kv.truncate(known)
+        return proposal
+
+    def observe(self, token_ids: Sequence[int]) -> None:
+        """Nothing to do: the features of the committed positions say more."""
+
+    def observe_features(
+        self, start: int, features: torch.Tensor, next_token_ids: Sequence[int]
+    ) -> None:
+        """Keep them for the next pass, each with the token behind it."""
+        if start == 0:
+            self._restart()
+        known = self._kv.length + sum(len(tokens) for _, tokens in self._waiting)
+        assert start == known, f"features from position {start}, known up to {known}"
+        self._waiting.append((features, list(next_token_ids)))
+
+    def forget(self) -> None:
+        """The request is over: release its state."""
+        self._restart()
+        self._last_hidden: torch.Tensor | None = None
+
+    def _restart(self) -> None:
+        target = self._net.config.target
+        self._kv = DraftKV(target.num_kv_heads, target.head_dim, self._embedding)
+        self._waiting: list[tuple[torch.Tensor, list[int]]] = []
+
+    def _extend(self) -> torch.Tensor:
+        """Build draft KV of what was committed -> output of the last position [1, hidden]."""
+        if self._waiting:
+            features = torch.cat([part for part, _ in self._waiting])
+            tokens = [token for _, tokens in self._waiting for token in tokens]
+            self._waiting = []
+            start, count = self._kv.length, len(tokens)
+            seen = torch.ones(count, start + count, dtype=torch.bool, device=features.device)
+            hidden = self._net.fuse(features)
+            positions = torch.arange(start, start + count)
+            hidden = self._pass(tokens, hidden, positions, seen.tril(start))
+            self._last_hidden = hidden[-1:]
+        assert self._last_hidden is not None, "propose before any features"
+        return self._last_hidden
+
+    def _pass(
+        self,
+        token_ids: Sequence[int],
+        hidden: torch.Tensor,
+        positions: torch.Tensor,
+        seen: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """One run of the layer: token_ids [n] behind positions [n], hidden [n, hidden] of those
+        positions, seen [n, kv length + n] bool -> output rows [n, hidden]; their KV is kept."""
+        self.num_passes += 1
+        device = hidden.device
+        embeds = F.embedding(torch.tensor(token_ids, device=device), self._embedding)
+        query, key, value = self._net.project(embeds, hidden, positions.to(device))
+        self._kv.append(key, value)
+        mixed = self._kv.attend(query, seen, query.shape[-1] ** -0.5)
+        return self._net.finish(hidden, mixed)
+
+    def _next(self, token_id: int, hidden: torch.Tensor) -> torch.Tensor:
+        """One step of a chain, which sees everything before it."""
+        return self._pass([token_id], hidden, torch.tensor([self._kv.length]), None)
+
+    def _topk(self, hidden: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """(log_probs, target ids) [n, count] of the likeliest tokens behind each row."""
+        return draft_topk(self._net.norm(hidden), self._net.lm_head.weight, self._d2t, count)
+
+    def _draft_chain(self, hidden: torch.Tensor, count: int) -> DraftProposal:
+        tokens = [int(self._topk(hidden, 1)[1])]
+        while len(tokens) < count:
+            hidden = self._next(tokens[-1], hidden)
+            tokens.append(int(self._topk(hidden, 1)[1]))
+        return DraftProposal(tokens)
+
+    def _draw_chain(self, hidden: torch.Tensor, count: int) -> DraftProposal:
+        """Tokens drawn from the drafter's law under the request's own temperature and filters."""
+        first = self._kv.length + 1  # the index of the first guess in the text
+        laws = [self._law(hidden)]
+        tokens = [self._random.draw(laws[0], first)]
+        while len(tokens) < count:
+            hidden = self._next(tokens[-1], hidden)
+            laws.append(self._law(hidden))
+            tokens.append(self._random.draw(laws[-1], first + len(tokens)))
+        return DraftProposal(tokens, torch.stack(laws))
+
+    def _law(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Law over the target's vocabulary [vocab]; nothing outside the draft vocabulary."""
+        full = hidden.new_full((self._embedding.shape[0],), -torch.inf)
+        full[self._net.target_ids] = self._net.logits(hidden)[0]
+        return logits_to_probs(full, self._sampling)
+
+    def _draft_tree(self, hidden: torch.Tensor, num_nodes: int) -> DraftProposal:
+        """Level by level; a row sees the committed positions, its ancestors and itself."""
+        width = min(self._width, len(self._d2t))
+        tree, known = BeamTree(width), self._kv.length
+        tree.expand(*self._topk(hidden, width))
+        hidden = hidden.expand(len(tree.beam), -1)
+        guessed = torch.zeros(len(tree.beam), 0, dtype=torch.bool)  # rows of guesses each one sees
+        for level in range(min(self._num_levels, num_nodes) - 1):
+            rows, previous = len(tree.beam), tree.beam
+            guessed = torch.cat([guessed, torch.eye(rows, dtype=torch.bool)], 1)
+            seen = torch.cat([torch.ones(rows, known, dtype=torch.bool), guessed], 1)
+            positions = torch.full((rows,), known + level)
+            hidden = self._pass(tree.beam_tokens, hidden, positions, seen.to(hidden.device))
+            tree.expand(*self._topk(hidden, width))
+            parents = torch.tensor(tree.beam_parents(previous))
+            hidden, guessed = hidden[parents.to(hidden.device)], guessed[parents]
+        return tree.select(num_nodes)
