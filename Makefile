@@ -43,7 +43,7 @@ release: $(READY) ## build source/ and release/ of CLASSROOM
 	$(PY) -m autograder release $(ARGS)
 
 autograde: $(READY) ## grade what lies in CLASSROOM/submitted, JOBS at a time
-	$(PY) -m autograder autograde --jobs $(JOBS) $(ARGS)
+	$(PY) -m autograder autograde $(if $(CLUSTER),--cluster $(CLUSTER),--jobs $(JOBS)) $(ARGS)
 
 feedback: $(READY) ## write CLASSROOM/feedback
 	$(PY) -m autograder feedback $(ARGS)

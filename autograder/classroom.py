@@ -22,6 +22,7 @@ from traitlets.config import Config
 
 from autograder import assignment, seed
 from autograder.nbgrader_config import configure, write_config
+from autograder.parallel import Pool, Processes
 
 STAGING = ".intake"
 
@@ -151,6 +152,17 @@ def chosen_units(known: list[str], unit: str | None, where: str) -> list[str]:
     return [unit] if unit else known
 
 
+def chosen_pool(num_jobs: int, cluster: str | None) -> Pool:
+    """Where to judge. Raises ClassroomError or ClusterError."""
+    if cluster:
+        from autograder.cluster import Cluster  # needs Dask, which is optional
+
+        return Cluster(cluster)
+    if num_jobs < 1:
+        raise ClassroomError(f"--jobs {num_jobs}: at least one process has to judge")
+    return Processes(num_jobs)
+
+
 def main(argv: list[str]) -> int:
     """`release`, `autograde` or `feedback`: argv[0] says which."""
     # Grading and feedback read a classroom, so they import this module.
@@ -163,9 +175,8 @@ def main(argv: list[str]) -> int:
         parser.add_argument("--student", help="only this one")
         parser.add_argument("--force", action="store_true", help="also what is up to date")
         parser.add_argument("--jobs", type=int, default=1, help="processes that judge; default 1")
+        parser.add_argument("--cluster", help="the Dask scheduler whose workers judge: tcp://…")
     args = parser.parse_args(argv[1:])
-    if verb == "autograde" and args.jobs < 1:
-        raise ClassroomError(f"--jobs {args.jobs}: at least one process has to judge")
     path, lang = seed.classroom_dir(), os.environ.get("COURSE_LANG")
     if verb == "release":
         classroom = create_classroom(path, lang)
@@ -174,9 +185,10 @@ def main(argv: list[str]) -> int:
             print(f"{unit}: {state}: {shown(classroom.notebook('release', unit))}")
         return 0
     classroom = open_classroom(path, lang)
+    pool = chosen_pool(args.jobs, args.cluster) if verb == "autograde" else None
     for unit in chosen_units(classroom.units(), args.unit, f"{path}/release"):
-        if verb == "autograde":
-            submissions.autograde(classroom, unit, args.student, args.force, args.jobs)
+        if pool:
+            submissions.autograde(classroom, unit, args.student, args.force, pool)
         else:
             submissions.write_feedback(classroom, unit)
     return 0

@@ -1,4 +1,4 @@
-"""Judge many submissions at once, on the cores of this machine.
+"""Judge many submissions at once: on the cores of this machine, or wherever a pool sends them.
 
 A judge's process gets plain data (a notebook's bytes, the seed, the measured figures) and gives
 plain data back. It knows no classroom and no gradebook: those belong to the process that asks.
@@ -18,8 +18,9 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     wait,
 )
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from autograder import intake
 from autograder.checks import figures
@@ -27,6 +28,8 @@ from autograder.judge import judge
 
 MODULES = ["autograder.parallel", "autograder.assignment"]  # imported once for all processes
 QUEUED = 2  # submissions in hand for each process: it never waits, and memory stays small
+
+Figures = dict[str, Any] | str
 
 
 class JudgeDied(RuntimeError):
@@ -41,13 +44,49 @@ class Task:
     notebook: bytes
     unit: str
     seed: int
-    figures: dict[str, Any] | str
+    figures: Figures
 
 
 Result = dict[str, Any] | Exception
 
 
-def measured_figures() -> dict[str, Any] | str:
+class Pool(Protocol):
+    """Where judging happens: `size` places, opened as an executor of the standard library."""
+
+    @property
+    def size(self) -> int: ...
+
+    def open(self) -> AbstractContextManager[Executor]: ...
+
+    def figures(self) -> Figures: ...
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Processes of this machine; one means: in this process."""
+
+    size: int = 1
+
+    def open(self) -> AbstractContextManager[Executor]:
+        return _Here() if self.size == 1 else _processes(self.size)
+
+    def figures(self) -> Figures:
+        return measured_figures()
+
+
+class _Here(Executor):
+    """Runs what is submitted at once."""
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future:
+        future: Future = Future()
+        try:
+            future.set_result(function(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def measured_figures() -> Figures:
     """The grader's figures as plain data: measured here, once, while nothing else runs."""
     try:
         return asdict(figures.measured())
@@ -66,19 +105,17 @@ def judge_task(task: Task) -> dict[str, Any]:
     return judge(intake.read(task.notebook), task.unit, task.seed, figures=given).to_json()
 
 
-def judge_all(tasks: Iterable[Task], num_jobs: int) -> Iterator[tuple[Task, Result]]:
+def judge_all(tasks: Iterable[Task], pool: Pool) -> Iterator[tuple[Task, Result]]:
     """Every task with its judgement, or with the exception that stopped it, as they come.
 
-    `tasks` is read as needed. With one job everything happens in this process.
+    `tasks` is read as needed.
     """
-    if num_jobs == 1:
-        yield from ((task, _result(judge_task, task)) for task in tasks)
-        return
     waiting = iter(tasks)
+    num_queued = 1 if pool.size == 1 else pool.size * QUEUED
     while True:
         lost: list[Task] = []
-        with _processes(num_jobs) as executor:
-            yield from _judge_on(executor, waiting, num_jobs * QUEUED, lost)
+        with pool.open() as executor:
+            yield from _judge_on(executor, waiting, num_queued, lost)
         if not lost:
             return
         # A process was killed, and its neighbours with it: which submission did it?

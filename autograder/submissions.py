@@ -18,7 +18,7 @@ from nbgrader.utils import parse_utc
 from autograder.assignment import ROOT
 from autograder.classroom import STAGING, Classroom, ClassroomError, first_exception, shown
 from autograder.intake import MAX_SUBMISSION_BYTES, Unreadable, clean
-from autograder.parallel import Result, Task, judge_all, measured_figures
+from autograder.parallel import Figures, Pool, Processes, Result, Task, judge_all
 from autograder.preprocessors import VERDICTS_FILE
 from autograder.seed import grader_seed
 from autograder.status import (
@@ -103,11 +103,15 @@ def stage_timestamp(stamp: Path, staged: Path) -> list[str]:
     return []
 
 
+def source_digest() -> str:
+    """Changes when anything that can change a verdict does, but for the lesson and the seed."""
+    return fingerprint([ROOT / name for name in GRADER_SOURCES])
+
+
 def grader_fingerprint(classroom: Classroom, unit: str) -> str:
     """Changes when anything that can change a verdict does, the secret seed included."""
-    paths = [ROOT / name for name in GRADER_SOURCES]
-    paths += [ROOT / "solutions" / unit, classroom.notebook("release", unit)]
-    return fingerprint(paths, grader_seed(classroom=classroom.path))
+    paths = [ROOT / "solutions" / unit, classroom.notebook("release", unit)]
+    return fingerprint(paths, source_digest(), grader_seed(classroom=classroom.path))
 
 
 def autograde(
@@ -115,13 +119,13 @@ def autograde(
     unit: str,
     student: str | None = None,
     force: bool = False,
-    num_jobs: int = 1,
+    pool: Pool = Processes(),  # noqa: B008  (it cannot change)
 ) -> list[Status]:
     """Grade what is new or whose grounds changed, and print one line for each submission.
 
-    `num_jobs` processes judge; this one alone writes the gradebook. Kept safe against being
-    killed: a submission counts as graded only when its status is there, and until then it is
-    graded anew, from its beginning.
+    `pool` is where submissions are judged; this process alone writes the gradebook. It may be
+    killed at any moment: a submission counts as graded only when its status is there, and until
+    then it is graded anew, from its beginning.
     """
     students = classroom.students(unit)
     if student and student not in students:
@@ -134,7 +138,7 @@ def autograde(
         run = _Run(classroom, unit, force)
         names = [student] if student else students
         run.leave_alone(names)
-        run.grade(num_jobs)
+        run.grade(pool)
         return [run.statuses[name] for name in names]
 
 
@@ -159,14 +163,14 @@ class _Run:
             else:
                 self.due[name] = Status(name, "graded", now, seed=number)
 
-    def grade(self, num_jobs: int) -> None:
+    def grade(self, pool: Pool) -> None:
         """Judge what is due, and take each judgement into the gradebook as it comes."""
-        for task, result in judge_all(self.tasks(), min(num_jobs, max(len(self.due), 1))):
+        for task, result in judge_all(self.tasks(pool), pool):
             self.finish(record(self.classroom, self.unit, self.due[task.student], result))
 
-    def tasks(self) -> Iterator[Task]:
+    def tasks(self, pool: Pool) -> Iterator[Task]:
         """What can be read, staged; what cannot is done with here."""
-        figures: dict | str | None = None
+        figures: Figures | None = None
         for name, status in self.due.items():
             try:
                 status.messages.extend(stage(self.classroom, self.unit, name))
@@ -174,7 +178,7 @@ class _Run:
                 self.finish(replace(status, state="unreadable", messages=[str(error)]))
                 continue
             if figures is None:
-                figures = measured_figures()
+                figures = pool.figures()
             data = self.classroom.notebook(STAGING, self.unit, name).read_bytes()
             yield Task(name, data, self.unit, self.seed, figures)
 

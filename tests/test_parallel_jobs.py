@@ -14,7 +14,7 @@ from autograder import classroom, parallel, submissions
 from autograder.__main__ import main
 from autograder.assignment import build_release
 from autograder.checks import figures
-from autograder.parallel import JudgeDied, Task, judge_all, judge_task
+from autograder.parallel import JudgeDied, Processes, Task, judge_all, judge_task
 from autograder.status import StatusError, only_grader, read_status, seed_number
 from autograder.verdict import Judgement
 
@@ -60,7 +60,7 @@ def test_two_jobs_give_what_one_gives(room, capsys):
     one = submissions.autograde(room, UNIT)
     expected = [(verdicts(room, name), grades(room, name)) for name in students]
     capsys.readouterr()
-    two = submissions.autograde(room, UNIT, force=True, num_jobs=2)
+    two = submissions.autograde(room, UNIT, force=True, pool=Processes(2))
     assert two == one
     assert [(verdicts(room, name), grades(room, name)) for name in students] == expected
     said = capsys.readouterr().out
@@ -102,7 +102,7 @@ def test_a_killed_process_costs_one_submission_alone(monkeypatch):
     names.insert(3, "killer")
     results = dict(
         (task.student, result)
-        for task, result in judge_all((answered_task(name) for name in names), 2)
+        for task, result in judge_all((answered_task(name) for name in names), Processes(2))
     )
     assert isinstance(results.pop("killer"), JudgeDied)
     assert results == {name: {"student": name} for name in names if name != "killer"}

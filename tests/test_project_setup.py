@@ -39,7 +39,8 @@ def test_lock_holds_torch_and_its_triton():
 
 def test_lock_satisfies_pyproject():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = project["dependencies"] + project["optional-dependencies"]["instructor"]
+    extras = project["optional-dependencies"]
+    wanted = project["dependencies"] + extras["instructor"] + extras["cluster"]
     lock = read_lock()
     for requirement in map(Requirement, wanted):
         name = requirement.name.lower().replace("_", "-")
