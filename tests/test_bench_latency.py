@@ -67,6 +67,12 @@ def test_summary_of_a_run():
     json.dumps(row, allow_nan=False)
 
 
+def test_a_run_starts_at_its_first_arrival_even_if_that_was_sent_late():
+    row = summarise([log(sent=1.0, end=3.0, scheduled=0.5), log("b", sent=2.0, end=2.5)])
+    assert row["duration_s"] == pytest.approx(2.5)
+    assert row["requests_per_s"] == pytest.approx(0.8)
+
+
 def test_percentiles_interpolate():
     row = summarise([log(str(i), end=i / 1000) for i in range(1, 101)])
     assert row["e2e_ms"]["p50"] == pytest.approx(50.5)
