@@ -11,21 +11,23 @@ from typing import Any
 
 import torch
 
+from kernels.graphs import GraphKey
 from kernels.kv_pool import RollbackPolicy, SequenceKV
 from kernels.kv_rollback import rollback_trees_kv
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
-from lessons.lib.draft.proposer import DraftProposal, Proposer
-from lessons.lib.metrics import RoundRecord, StepClock, StepRecord
-from lessons.lib.model.batch import prepare_batch
+from lessons.lib.draft.proposer import Proposer
+from lessons.lib.metrics import StepClock, StepRecord
+from lessons.lib.model.batch import ForwardBatch, prepare_batch
 from lessons.lib.model.features import FeatureCapture
+from lessons.lib.model.graphed import GraphedForward
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.model.tokenizer import Tokenizer
 from lessons.lib.scheduler import Scheduler
-from lessons.lib.sequence import GenerationResult, Request
+from lessons.lib.sequence import GenerationResult, Request, check_request
 from lessons.lib.tree import DraftTree
 from lessons.lib.tree_verify import TreeVerification
-from lessons.lib.turn import Turn
+from lessons.lib.turn import Turn, record_step
 
 DEFAULT_KV_TOKENS = 8192
 MAX_DEFAULT_KV_TOKENS = 32_768  # a pool for the full context of a long-context model is too much
@@ -59,12 +61,16 @@ class Engine:
         num_tokens = num_kv_tokens or max(DEFAULT_KV_TOKENS, context)
         self.model = model
         self.tokenizer = tokenizer
-        self.pool = model.new_pool(num_tokens, page_size, policy)
+        has_graphs = model.device.type == "cuda"
+        # The graphs keep a page for themselves, beside what was asked for.
+        self.pool = model.new_pool(num_tokens + has_graphs * page_size, page_size, policy)
+        self._num_kv_tokens = num_tokens
         self._scheduler = Scheduler(self.pool, max_running, token_budget, shares_prefixes)
         self._token_budget = token_budget
         self._shares_prefixes = shares_prefixes
         self._requests: dict[str, Request] = {}
         self._num_added = 0
+        self._graphs = GraphedForward(model, self.pool, max_running) if has_graphs else None
 
     def add_request(
         self,
@@ -85,9 +91,8 @@ class Engine:
         name = request_id or f"request-{self._num_added}"
         if name in self._requests:
             raise InputError(f"request id {name!r} is in use; choose another one")
-        self._check(prompt_ids, max_new_tokens, depth)
-        if "" in stop:
-            raise InputError("a stop string must not be empty")
+        room = self._num_kv_tokens, self.model.config.max_context
+        check_request(prompt_ids, max_new_tokens, depth, stop, self._token_budget, *room)
         request = Request(
             request_id=name,
             token_ids=list(prompt_ids),
@@ -111,7 +116,8 @@ class Engine:
     @property
     def sequences(self) -> list[SequenceKV]:
         """The KV of all requests that hold any: what `check_integrity` compares the pool with."""
-        return [request.kv for request in self._scheduler.running]
+        scratch = [self._graphs.scratch] if self._graphs else []
+        return scratch + [request.kv for request in self._scheduler.running]
 
     def generate(
         self,
@@ -192,38 +198,23 @@ class Engine:
         clock.lap("rest")
         readers = [p for turn in turns if (p := turn.request.feature_proposer) is not None]
         capture = FeatureCapture(layer for p in readers for layer in p.feature_layers)
-        logits = self.model.forward(batch, self.pool, capture if readers else None)
+        logits, bucket = self._forward(batch, capture if readers else None)
         clock.lap("verify")
         verified = self._accept(turns, logits)
         clock.lap("accept")
         emitted = self._commit(turns, verified, capture)
         clock.lap("commit")
-        return self._record(turns, emitted, clock, num_pages)
+        page_bytes = self.pool.page_size * self.pool.bytes_per_token
+        preempted = tuple(self._scheduler.preempted)
+        return record_step(turns, emitted, clock, preempted, num_pages, page_bytes, bucket)
 
-    def _check(self, prompt_ids: Sequence[int], max_new_tokens: int, depth: int) -> None:
-        if not prompt_ids:
-            raise InputError("the prompt holds no tokens")
-        if max_new_tokens < 1:
-            raise InputError(f"max_new_tokens must be 1 or more, got {max_new_tokens}")
-        if depth < 0:
-            raise InputError(f"depth must be 0 or more, got {depth}")
-        if 1 + depth > self._token_budget:
-            raise InputError(
-                f"depth {depth} needs a token budget of {1 + depth}, the engine has "
-                f"{self._token_budget}"
-            )
-        needed, limit = len(prompt_ids) + max_new_tokens, self.model.config.max_context
-        if needed > limit:
-            raise InputError(
-                f"prompt of {len(prompt_ids)} tokens and {max_new_tokens} new ones exceed "
-                f"the model's context of {limit}"
-            )
-        room = self.pool.allocator.num_pages * self.pool.page_size
-        if needed > room:
-            raise InputError(
-                f"prompt of {len(prompt_ids)} tokens and {max_new_tokens} new ones exceed the KV "
-                f"pool of {room}; give the engine a larger num_kv_tokens"
-            )
+    def _forward(
+        self, batch: ForwardBatch, capture: FeatureCapture | None
+    ) -> tuple[torch.Tensor, GraphKey | None]:
+        """Logits, and the graph that gave them; a graph leaves no hidden states behind."""
+        if self._graphs is not None and capture is None:
+            return self._graphs(batch)
+        return self.model.forward(batch, self.pool, capture), None
 
     def _accept(self, turns: Sequence[Turn], logits: torch.Tensor) -> list[TreeVerification | None]:
         """What each turn may keep; None for a chunk inside a prompt. logits [n, vocab].
@@ -264,7 +255,7 @@ class Engine:
             self.pool.publish(request.kv, request.token_ids)
         if proposer is not None and turn.proposal is not None:
             proposer.observe(request.token_ids[-emitted:])
-            self._note_memory(request, proposer, turn.proposal)
+            turn.note_memory(self.model.config, self.model.dtype.itemsize)
         if request.finish_reason:
             self._end(request)
 
@@ -272,44 +263,6 @@ class Engine:
         self._scheduler.remove(request)
         if request.proposer is not None:
             request.proposer.forget()
-
-    def _note_memory(self, request: Request, proposer: Proposer, proposal: DraftProposal) -> None:
-        config, element_bytes = self.model.config, self.model.dtype.itemsize
-        laws = 0 if request.sampling.is_greedy else 4 * (1 + (proposal.draft_probs is not None))
-        row = config.vocab_size * (element_bytes + laws)
-        slots = len(proposal.token_ids) * (config.kv_bytes_per_token(element_bytes) + row)
-        request.extra_memory_bytes = max(request.extra_memory_bytes, slots + proposer.memory_bytes)
-
-    def _record(
-        self, turns: Sequence[Turn], emitted: Sequence[int], clock: StepClock, num_pages: int
-    ) -> StepRecord:
-        """Close the step: give every request its times and its round."""
-        rounds: dict[str, RoundRecord] = {}
-        prefilled: dict[str, int] = {}
-        for turn, count in zip(turns, emitted, strict=True):
-            request = turn.request
-            if count and request.first_token_at is None:
-                request.first_token_at = clock.last
-            if request.finish_reason:
-                request.finished_at = clock.last
-            if turn.proposal is None:
-                prefilled[request.request_id] = turn.tree.num_nodes
-            else:
-                rounds[request.request_id] = turn.record(count, clock.ms)
-                request.rounds.append(rounds[request.request_id])
-        sizes = [turn.tree.num_nodes for turn in turns]
-        return StepRecord(
-            rounds=rounds,
-            prefilled=prefilled,
-            finished=tuple(t.request.request_id for t in turns if t.request.finish_reason),
-            preempted=tuple(self._scheduler.preempted),
-            phase_ms=clock.ms,
-            num_requests=len(turns),
-            num_rows=sum(sizes),
-            max_query_len=max(sizes),
-            num_pages=num_pages,
-            kv_bytes=num_pages * self.pool.page_size * self.pool.bytes_per_token,
-        )
 
     def _find(self, request_id: str) -> Request:
         if request_id not in self._requests:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kernels.kv_pool import SequenceKV
+from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.proposer import FeatureProposer, Proposer
 from lessons.lib.metrics import RoundRecord
@@ -129,4 +130,35 @@ class Request:
             extra_memory_bytes=self.extra_memory_bytes,
             text=self.text(),
             finish_reason=self.finish_reason or "unfinished",
+        )
+
+
+def check_request(
+    prompt_ids: Sequence[int],
+    max_new_tokens: int,
+    depth: int,
+    stop: Sequence[str],
+    token_budget: int,
+    num_kv_tokens: int,
+    max_context: int,
+) -> None:
+    """Raise InputError for a request that an engine of these limits can never run."""
+    if not prompt_ids:
+        raise InputError("the prompt holds no tokens")
+    if max_new_tokens < 1:
+        raise InputError(f"max_new_tokens must be 1 or more, got {max_new_tokens}")
+    if depth < 0:
+        raise InputError(f"depth must be 0 or more, got {depth}")
+    if "" in stop:
+        raise InputError("a stop string must not be empty")
+    if 1 + depth > token_budget:
+        raise InputError(
+            f"depth {depth} needs a token budget of {1 + depth}, the engine has {token_budget}"
+        )
+    asked = f"prompt of {len(prompt_ids)} tokens and {max_new_tokens} new ones exceed"
+    if len(prompt_ids) + max_new_tokens > max_context:
+        raise InputError(f"{asked} the model's context of {max_context}")
+    if len(prompt_ids) + max_new_tokens > num_kv_tokens:
+        raise InputError(
+            f"{asked} the KV pool of {num_kv_tokens}; give the engine a larger num_kv_tokens"
         )

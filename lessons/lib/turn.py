@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
+from kernels.graphs import GraphKey
+from lessons.lib.config import ModelConfig
 from lessons.lib.draft.proposer import DraftProposal
-from lessons.lib.metrics import RoundRecord
+from lessons.lib.metrics import RoundRecord, StepClock, StepRecord
 from lessons.lib.model.features import FeatureCapture
 from lessons.lib.sequence import Request
 from lessons.lib.tree import DraftTree
@@ -73,6 +75,16 @@ class Turn:
         features = capture.rows(proposer.feature_layers, [first_row + node for node in path])
         proposer.observe_features(start, features, request.token_ids[start + 1 : end + 1])
 
+    def note_memory(self, config: ModelConfig, element_bytes: int) -> None:
+        """Raise the request's peak of what speculation needs: see `GenerationResult`."""
+        request, proposal = self.request, self.proposal
+        assert request.proposer is not None and proposal is not None
+        laws = 0 if request.sampling.is_greedy else 4 * (1 + (proposal.draft_probs is not None))
+        row = config.vocab_size * (element_bytes + laws)
+        slots = len(proposal.token_ids) * (config.kv_bytes_per_token(element_bytes) + row)
+        peak = slots + request.proposer.memory_bytes
+        request.extra_memory_bytes = max(request.extra_memory_bytes, peak)
+
     def record(self, emitted: int, ms: dict[str, float]) -> RoundRecord:
         """The round, `ms` being the times of the step by phase."""
         assert self.proposal is not None
@@ -85,3 +97,42 @@ class Turn:
             overhead_ms=ms["accept"] + ms["commit"] + ms["rest"],
             tree_depth=max(self.tree.depths) if self.proposal.parent_ids else None,
         )
+
+
+def record_step(
+    turns: Sequence[Turn],
+    emitted: Sequence[int],
+    clock: StepClock,
+    preempted: tuple[str, ...],
+    num_pages: int,
+    page_bytes: int,
+    bucket: GraphKey | None,
+) -> StepRecord:
+    """Close a step: give every request its times and its round."""
+    rounds: dict[str, RoundRecord] = {}
+    prefilled: dict[str, int] = {}
+    for turn, count in zip(turns, emitted, strict=True):
+        request = turn.request
+        if count and request.first_token_at is None:
+            request.first_token_at = clock.last
+        if request.finish_reason:
+            request.finished_at = clock.last
+        if turn.proposal is None:
+            prefilled[request.request_id] = turn.tree.num_nodes
+        else:
+            rounds[request.request_id] = turn.record(count, clock.ms)
+            request.rounds.append(rounds[request.request_id])
+    sizes = [turn.tree.num_nodes for turn in turns]
+    return StepRecord(
+        rounds=rounds,
+        prefilled=prefilled,
+        finished=tuple(t.request.request_id for t in turns if t.request.finish_reason),
+        preempted=preempted,
+        phase_ms=clock.ms,
+        num_requests=len(turns),
+        num_rows=sum(sizes),
+        max_query_len=max(sizes),
+        num_pages=num_pages,
+        kv_bytes=num_pages * page_bytes,
+        bucket=bucket,
+    )
