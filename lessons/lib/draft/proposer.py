@@ -23,17 +23,31 @@ class DraftProposal:
     and node i the i-th token, counted from 1. On a chain, row i is thus the law of `token_ids[i]`;
     siblings must have been drawn without replacement. None when tokens were not drawn but picked
     (n-gram, argmax): a delta proposal.
+
+    confidences, of a chain: for each token the drafter's chance that the target accepts it if it
+    accepts those before. Must hold: each was settled before its token was drawn.
     """
 
     token_ids: list[int]
     draft_probs: torch.Tensor | None = None
     parent_ids: list[int] | None = None
+    confidences: list[float] | None = None
 
     def to_tree(self, root_token: int) -> DraftTree:
         """The tree to verify; its root is the last token of the context, which has no KV yet."""
         if self.parent_ids is None:
             return DraftTree.chain([root_token, *self.token_ids])
         return DraftTree.from_draft(root_token, self.token_ids, self.parent_ids)
+
+    def head(self, count: int) -> DraftProposal:
+        """The first `count` tokens of a chain as a proposal of their own."""
+        assert self.parent_ids is None, "a tree has no first tokens"
+        probs, confidences = self.draft_probs, self.confidences
+        return DraftProposal(
+            self.token_ids[:count],
+            None if probs is None else probs[:count],
+            confidences=None if confidences is None else confidences[:count],
+        )
 
 
 class Proposer(Protocol):

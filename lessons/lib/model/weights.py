@@ -49,7 +49,13 @@ def _layer_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 def check_tensors(found: Mapping[str, tuple[int, ...]], config: ModelConfig, source: str) -> None:
     """Compare names and shapes with the config. Raises InputError naming the first difference."""
-    expected = expected_shapes(config)
+    compare_tensors(found, expected_shapes(config), source)
+
+
+def compare_tensors(
+    found: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]], source: str
+) -> None:
+    """Raises InputError naming the first tensor that is missing, unknown or of another shape."""
     missing = [name for name in expected if name not in found]
     unknown = [name for name in found if name not in expected]
     if missing:

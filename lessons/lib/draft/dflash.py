@@ -1,0 +1,124 @@
+"""DFlash: one pass of a small network drafts a whole block (arXiv 2602.06036)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from kernels.runtime import InputError
+from lessons.lib.config import SamplingParams
+from lessons.lib.draft.dflash_net import DFlashConfig, DFlashNet, KeyValue
+from lessons.lib.draft.net_file import load_weights, read_config, save_net
+from lessons.lib.draft.proposer import DraftProposal
+from lessons.lib.model.llama import LlamaModel
+from lessons.lib.sampling import SeededRandom, logits_to_probs
+
+
+class DFlashProposer:
+    """Owns the context keys and values of one request; the network is shared.
+
+    The cache holds keys and values of target features of committed positions and nothing else.
+    Those of the block are thrown away with the pass, so there is nothing to roll back.
+    """
+
+    def __init__(
+        self, net: DFlashNet, target: LlamaModel, sampling: SamplingParams | None = None
+    ) -> None:
+        """sampling: the request's; greedy picks drafts, anything else draws them from their laws.
+
+        net and target must share dtype and device.
+        """
+        net.config.check_target(target.config)
+        self._net = net
+        self._target = target
+        self._sampling = sampling or SamplingParams()
+        self._random = SeededRandom(self._sampling.seed, is_draft=True)
+        self._context: list[KeyValue] = []
+        self.forget()
+
+    @property
+    def feature_layers(self) -> tuple[int, ...]:
+        """Hidden states of the target it reads."""
+        return self._net.config.feature_layers
+
+    @property
+    def memory_bytes(self) -> int:
+        """Weights of the network and the context's keys and values."""
+        held = [*self._net.parameters(), *(part for pair in self._context for part in pair)]
+        return sum(tensor.nbytes for tensor in held)
+
+    @property
+    def num_cached(self) -> int:
+        """Committed positions whose keys and values are cached: all but the anchor's."""
+        return self._context[0][0].shape[0]
+
+    @torch.inference_mode()
+    def observe_features(
+        self, start: int, features: torch.Tensor, next_token_ids: Sequence[int]
+    ) -> None:
+        """Add keys and values of the positions from `start` on; what was known there is void."""
+        if start > self.num_cached:
+            raise InputError(f"features of position {start} came before {self.num_cached}")
+        positions = torch.arange(start, start + len(features), device=features.device)
+        new = self._net.context(features, positions)
+        self._context = [
+            (torch.cat((key[:start], new_key)), torch.cat((value[:start], new_value)))
+            for (key, value), (new_key, new_value) in zip(self._context, new, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def propose(self, context_ids: Sequence[int], num_draft_tokens: int) -> DraftProposal:
+        """Fill a whole block in one pass and propose the first of it. The anchor only looks: its
+        own row predicts nothing."""
+        config = self._net.config
+        hidden = self._block_hidden(context_ids, config.block_size)[1 : 1 + num_draft_tokens]
+        logits = F.linear(hidden, self._target.lm_head)
+        if self._sampling.is_greedy:
+            return DraftProposal(logits.argmax(-1).tolist())
+        probs = logits_to_probs(logits, self._sampling)
+        drawn = [
+            self._random.draw(law, position)
+            for position, law in enumerate(probs, start=len(context_ids))
+        ]
+        return DraftProposal(drawn, probs)
+
+    def observe(self, token_ids: Sequence[int]) -> None:
+        """Nothing to do: the features of what was committed come by `observe_features`."""
+
+    def forget(self) -> None:
+        """Drop the cache."""
+        body, weight = self._net.config.body, self._net.fc.weight
+        empty = weight.new_empty(0, body.num_kv_heads, body.head_dim)
+        self._context = [(empty, empty)] * body.num_layers
+
+    def _block_hidden(self, context_ids: Sequence[int], num_rows: int) -> torch.Tensor:
+        """The pass: anchor and num_rows - 1 masks at their places in the text -> [rows, hidden]."""
+        anchor = len(context_ids) - 1
+        if self.num_cached != anchor:
+            raise InputError(
+                f"the drafter knows {self.num_cached} positions of the {anchor} before the last "
+                "token; it must be given the target's features of each"
+            )
+        masks = [self._net.config.mask_token_id] * (num_rows - 1)
+        token_ids = torch.tensor([context_ids[-1], *masks], device=self._target.device)
+        embeds = F.embedding(token_ids, self._target.embedding)
+        positions = torch.arange(anchor, anchor + num_rows, device=self._target.device)
+        return self._net(embeds, positions, self._context)
+
+
+def save_dflash(net: DFlashNet, path: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+    """Weights and config in one safetensors file."""
+    save_net(net, net.config, path, dtype)
+
+
+def load_dflash(path: Path, target: LlamaModel) -> DFlashNet:
+    """A network for this target, in its dtype and on its device. Raises InputError for anything
+    that does not fit, naming the tensor or the size."""
+    config = DFlashConfig(**read_config(path))
+    config.check_target(target.config)
+    net = DFlashNet(config)
+    load_weights(net, path)
+    return net.to(target.device, target.dtype)

@@ -1,0 +1,197 @@
+"""The network of DFlash: a few decoder layers that fill in a block of masks in one pass.
+
+The block is the last token (the anchor) and masks behind it. It attends to itself in both
+directions and, in every layer, to keys and values made of the target's hidden states at the
+positions before it. Embedding and head are the target's. Each row gives the law of its own
+position, whatever the others turn out to be: marginals, not a joint law.
+Architecture: arXiv 2602.06036; names of weights as in the authors' checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from kernels.runtime import InputError
+from lessons.lib.config import ModelConfig
+from lessons.lib.model.features import check_layer_ids
+from lessons.lib.model.llama import rope_tables, rotate
+
+KeyValue = tuple[torch.Tensor, torch.Tensor]  # both [..., positions, kv_heads, head_dim]
+
+
+def dflash_layers(num_layers: int, count: int) -> tuple[int, ...]:
+    """The target layers to read, by the convention of `model.features`.
+
+    The authors space `count` ids evenly from 1 to num_layers - 3 (one: the middle) and read what
+    LEAVES those layers; what leaves layer i enters layer i + 1.
+    """
+    if count == 1:
+        return (num_layers // 2 + 1,)
+    first, last = 1, num_layers - 3
+    if count < 1 or last < first:
+        raise InputError(f"cannot choose {count} feature layers of a target with {num_layers}")
+    return tuple(round(first + i * (last - first) / (count - 1)) + 1 for i in range(count))
+
+
+@dataclass(frozen=True)
+class DFlashConfig:
+    """body: sizes of the draft layers; hidden size, vocabulary and rope are the target's.
+
+    block_size counts the anchor; mask_token_id is a token that no text holds.
+    """
+
+    body: ModelConfig
+    feature_layers: tuple[int, ...]
+    block_size: int
+    mask_token_id: int
+
+    def __post_init__(self) -> None:
+        if self.block_size < 2:
+            raise InputError(f"block_size must be 2 or more, got {self.block_size}")
+        if not self.feature_layers:
+            raise InputError("feature_layers is empty; the drafter reads at least one layer")
+        if not 0 <= self.mask_token_id < self.body.vocab_size:
+            raise InputError(
+                f"mask_token_id {self.mask_token_id} is outside the vocabulary of "
+                f"{self.body.vocab_size}"
+            )
+
+    def check_target(self, target: ModelConfig) -> None:
+        """Raise InputError where this drafter cannot share the target's embedding and states."""
+        for name in ("hidden_size", "vocab_size", "rope_theta", "rope_scaling"):
+            mine, wanted = getattr(self.body, name), getattr(target, name)
+            if mine != wanted:
+                raise InputError(f"drafter has {name} {mine}, the target {wanted}")
+        check_layer_ids(self.feature_layers, target.num_layers)
+
+
+class _Attention(nn.Module):
+    def __init__(self, body: ModelConfig) -> None:
+        super().__init__()
+        hidden, head_dim = body.hidden_size, body.head_dim
+        self.body = body
+        self.q_proj = nn.Linear(hidden, body.num_heads * head_dim, bias=False)
+        self.k_proj = nn.Linear(hidden, body.num_kv_heads * head_dim, bias=False)
+        self.v_proj = nn.Linear(hidden, body.num_kv_heads * head_dim, bias=False)
+        self.o_proj = nn.Linear(body.num_heads * head_dim, hidden, bias=False)
+        if body.has_qk_norm:
+            self.q_norm = nn.RMSNorm(head_dim, body.rms_norm_eps)
+            self.k_norm = nn.RMSNorm(head_dim, body.rms_norm_eps)
+
+    def key_value(self, rows: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> KeyValue:
+        """Of context and block alike. rows [..., n, hidden]."""
+        key = self.k_proj(rows).unflatten(-1, (-1, self.body.head_dim))
+        if self.body.has_qk_norm:
+            key = self.k_norm(key)
+        value = self.v_proj(rows).unflatten(-1, (-1, self.body.head_dim))
+        return rotate(key, cos, sin), value
+
+    def forward(
+        self,
+        rows: torch.Tensor,
+        context: KeyValue,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
+        query = self.q_proj(rows).unflatten(-1, (-1, self.body.head_dim))
+        if self.body.has_qk_norm:
+            query = self.q_norm(query)
+        block = self.key_value(rows, cos, sin)
+        key, value = (torch.cat(pair, -3) for pair in zip(context, block, strict=True))
+        query, key, value = (t.transpose(-3, -2) for t in (rotate(query, cos, sin), key, value))
+        mixed = F.scaled_dot_product_attention(query, key, value, mask, enable_gqa=True)
+        return self.o_proj(mixed.transpose(-3, -2).flatten(-2))
+
+
+class _Mlp(nn.Module):
+    def __init__(self, body: ModelConfig) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(body.hidden_size, body.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(body.hidden_size, body.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(body.intermediate_size, body.hidden_size, bias=False)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.down_proj(F.silu(self.gate_proj(rows)) * self.up_proj(rows))
+
+
+class _Layer(nn.Module):
+    def __init__(self, body: ModelConfig) -> None:
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(body.hidden_size, body.rms_norm_eps)
+        self.self_attn = _Attention(body)
+        self.post_attention_layernorm = nn.RMSNorm(body.hidden_size, body.rms_norm_eps)
+        self.mlp = _Mlp(body)
+
+    def forward(
+        self,
+        rows: torch.Tensor,
+        context: KeyValue,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
+        rows = rows + self.self_attn(self.input_layernorm(rows), context, cos, sin, mask)
+        return rows + self.mlp(self.post_attention_layernorm(rows))
+
+    def key_value(self, rows: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> KeyValue:
+        """Of the context's rows, which pass no norm of the layer."""
+        return self.self_attn.key_value(rows, cos, sin)
+
+
+class DFlashNet(nn.Module):
+    """Weights and computation; holds no state of any request and neither embedding nor head."""
+
+    cos: torch.Tensor
+    sin: torch.Tensor
+
+    def __init__(self, config: DFlashConfig) -> None:
+        super().__init__()
+        self.config, body = config, config.body
+        hidden = body.hidden_size
+        self.fc = nn.Linear(len(config.feature_layers) * hidden, hidden, bias=False)
+        self.hidden_norm = nn.RMSNorm(hidden, body.rms_norm_eps)
+        self.layers = nn.ModuleList(_Layer(body) for _ in range(body.num_layers))
+        self.norm = nn.RMSNorm(hidden, body.rms_norm_eps)
+        # A block may begin at the last position of the context and reach beyond it.
+        reach = replace(body, max_context=body.max_context + config.block_size)
+        cos, sin = rope_tables(reach, torch.float32, torch.device("cpu"))
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+
+    def context(self, features: torch.Tensor, positions: torch.Tensor) -> list[KeyValue]:
+        """Keys and values that the block sees of committed tokens, one pair a layer.
+
+        features [..., n, len(feature_layers) * hidden] of absolute `positions` [..., n] int64. A
+        position depends on its own features alone, so what was made once stays true.
+        """
+        rows = self.hidden_norm(self.fc(features))
+        turn = self._turn(positions)
+        return [cast(_Layer, layer).key_value(rows, *turn) for layer in self.layers]
+
+    def forward(
+        self,
+        embeds: torch.Tensor,
+        positions: torch.Tensor,
+        context: Sequence[KeyValue],
+        mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """One pass over blocks: embeds [..., rows, hidden] of anchor and masks at absolute
+        `positions` [..., rows] -> hidden states [..., rows, hidden] for the target's head.
+
+        mask [..., rows, n + rows] bool: what a row sees of context and rows, for several blocks in
+        one pass in training; None is everything, which is right for one block.
+        """
+        rows, turn = embeds, self._turn(positions)
+        for layer, key_value in zip(self.layers, context, strict=True):
+            rows = layer(rows, key_value, *turn, mask)
+        return self.norm(rows)
+
+    def _turn(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.cos[positions].unsqueeze(-2), self.sin[positions].unsqueeze(-2)

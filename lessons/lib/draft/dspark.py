@@ -1,0 +1,82 @@
+"""DSpark: one pass drafts a block, tiny serial steps make it coherent and say how sure they are.
+
+How many of the drafts are verified is not decided here but by `dspark_planner`, for a whole batch.
+Method: arXiv 2607.05147.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from lessons.lib.config import SamplingParams
+from lessons.lib.draft.dflash import DFlashProposer
+from lessons.lib.draft.dspark_net import DSparkConfig, DSparkNet
+from lessons.lib.draft.net_file import load_weights, read_config, save_net
+from lessons.lib.draft.proposer import DraftProposal
+from lessons.lib.model.llama import LlamaModel
+from lessons.lib.sampling import logits_to_probs
+
+
+class DSparkProposer(DFlashProposer):
+    """Owns what DFlashProposer owns, and counts its draws.
+
+    Every draft is drawn with a random number that was never used before. One that belonged to its
+    place in the text would be used again when the place is drafted again; confidences of two steps
+    ago, which set the budget, would then tell about the very drafts that the budget is for.
+    """
+
+    _net: DSparkNet
+
+    def __init__(
+        self, net: DSparkNet, target: LlamaModel, sampling: SamplingParams | None = None
+    ) -> None:
+        """As for DFlashProposer."""
+        super().__init__(net, target, sampling)
+        self._num_drawn = 0
+
+    @torch.inference_mode()
+    def propose(self, context_ids: Sequence[int], num_draft_tokens: int) -> DraftProposal:
+        """One pass, then draft by draft: correct the row's logits by the draft before, draw.
+
+        The proposal carries the confidence of each draft, which was settled before it was drawn.
+        """
+        config = self._net.config
+        hidden = self._block_hidden(context_ids, config.block_size)[:num_draft_tokens]
+        base = F.linear(hidden, self._target.lm_head)
+        temperatures = config.temperatures or (1.0,) * config.block_size
+        token_ids: list[int] = []
+        laws: list[torch.Tensor] = []
+        confidences: list[float] = []
+        for row, logits, temperature in zip(hidden, base, temperatures, strict=False):
+            previous = torch.tensor([context_ids[-1], *token_ids][-1], device=row.device)
+            bias, doubt = self._net.follow(row, previous)
+            confidences.append(float((doubt.float() / temperature).sigmoid()))
+            laws.append(logits_to_probs(logits + bias, self._sampling))
+            token_ids.append(self._pick(laws[-1]))
+        probs = None if self._sampling.is_greedy else torch.stack(laws)
+        return DraftProposal(token_ids, probs, confidences=confidences)
+
+    def _pick(self, law: torch.Tensor) -> int:
+        """A token of law [vocab]; a greedy law has all mass on one."""
+        if self._sampling.is_greedy:
+            return int(law.argmax())
+        self._num_drawn += 1
+        return self._random.draw(law, self._num_drawn)
+
+
+def save_dspark(net: DSparkNet, path: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+    """Weights and config, temperatures included, in one safetensors file."""
+    save_net(net, net.config, path, dtype)
+
+
+def load_dspark(path: Path, target: LlamaModel) -> DSparkNet:
+    """As `load_dflash`."""
+    config = DSparkConfig(**read_config(path))
+    config.check_target(target.config)
+    net = DSparkNet(config)
+    load_weights(net, path)
+    return net.to(target.device, target.dtype)

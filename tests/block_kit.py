@@ -1,0 +1,158 @@
+"""Networks and proposers for the tests of DFlash and DSpark, and DFlash once more, slowly."""
+
+import random
+from dataclasses import replace
+
+import torch
+
+from lessons.lib.draft.dflash import DFlashProposer
+from lessons.lib.draft.dflash_net import DFlashConfig, DFlashNet
+from lessons.lib.draft.dspark import DSparkProposer
+from lessons.lib.draft.dspark_net import DSparkConfig, DSparkNet
+from lessons.lib.draft.proposer import DraftProposal
+from lessons.lib.model.features import FeatureCapture
+from lessons.lib.tree import DraftTree
+from tests.batch_kit import Case, tiny_model
+from tests.engine_models import empty_sequences, prepare_batch
+
+FEATURE_LAYERS = (3, 1)  # not in ascending order, so that a swapped concatenation shows
+BLOCK = 5
+MASK = 96
+
+
+def block_config(kind, target, has_qk_norm=True, **changes):
+    """Two layers whose sizes are not the target's where they may differ."""
+    body = replace(
+        target,
+        num_layers=2,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=16,
+        intermediate_size=64,
+        has_qk_norm=has_qk_norm,
+    )
+    common = dict(feature_layers=FEATURE_LAYERS, block_size=BLOCK, mask_token_id=MASK) | changes
+    if kind == "dflash":
+        return DFlashConfig(body, **common)
+    return DSparkConfig(body, **{"markov_rank": 6} | common)
+
+
+def block_net(kind, target, seed=0, **changes):
+    """A random network whose laws are lively and whose norms are not all ones."""
+    torch.manual_seed(seed)
+    net = {"dflash": DFlashNet, "dspark": DSparkNet}[kind](block_config(kind, target, **changes))
+    with torch.no_grad():
+        for name, parameter in net.named_parameters():
+            if "norm" in name:
+                parameter.copy_(1 + 0.3 * torch.randn_like(parameter))
+            else:
+                parameter.copy_(torch.randn_like(parameter) * 2 / parameter.shape[-1] ** 0.5)
+    return net
+
+
+def block_proposer(kind, sampling=None, model=None, **changes):
+    model = model or tiny_model()[0]
+    proposer = {"dflash": DFlashProposer, "dspark": DSparkProposer}[kind]
+    return proposer(block_net(kind, model.config, **changes), model, sampling)
+
+
+def target_features(model, ids, layers=FEATURE_LAYERS):
+    """[len(ids), len(layers) * hidden] of a text computed in one piece."""
+    pool, (kv,) = empty_sequences(model, 1, len(ids))
+    capture = FeatureCapture(layers)
+    model.forward(prepare_batch(pool, [(kv, DraftTree.chain(ids))]), pool, capture)
+    return capture.rows(layers, range(len(ids)))
+
+
+def informed(proposer, model, ids):
+    """The proposer with the features of everything before the last token."""
+    features = target_features(model, ids[:-1], proposer.feature_layers)
+    proposer.observe_features(0, features, ids[1:])
+    return proposer
+
+
+class HalfRight:
+    """A block proposer whose drafts are the truth up to a random place, so that some are kept.
+
+    It changes tokens only, never the state: what is under test is the state.
+    """
+
+    def __init__(self, proposer, text, seed):
+        self._text, self._seed, self._propose = text, seed, proposer.propose
+        self.feature_layers, self.memory_bytes = proposer.feature_layers, proposer.memory_bytes
+        self.observe, self.observe_features = proposer.observe, proposer.observe_features
+        self.forget = proposer.forget
+
+    def propose(self, context_ids, num_draft_tokens):
+        drafts = self._propose(context_ids, num_draft_tokens).token_ids
+        truth = self._text[len(context_ids) :][: len(drafts)]
+        num_true = random.Random(f"{self._seed} {len(context_ids)}").randint(0, len(truth))
+        return DraftProposal(truth[:num_true] + drafts[num_true:])
+
+
+class BlockCase(Case):
+    """A request of the batch tests; its method is the kind of the proposer."""
+
+    def proposer(self):
+        text = [*self.prompt, *self.expected]
+        self.made = block_proposer(self.method)
+        return HalfRight(self.made, text, self.seed)
+
+
+def block_embeds(model, anchor_token, num_rows=BLOCK):
+    """Embeddings of anchor and masks [num_rows, hidden]."""
+    return model.embedding[torch.tensor([anchor_token] + [MASK] * (num_rows - 1))]
+
+
+# --- the slow way --------------------------------------------------------------------------------
+def slow_block_hidden(net, features, embeds, shift=0):
+    """Hidden states of one block, query by query and head by head, in float64.
+
+    features of all positions before the anchor; `shift` moves the block by so many positions.
+    """
+    weights = {name: tensor.double() for name, tensor in net.state_dict().items()}
+    body, anchor = net.config.body, len(features)
+
+    def norm(rows, name):
+        scale = (rows**2).mean(-1, keepdim=True).add(body.rms_norm_eps).rsqrt()
+        return rows * scale * weights[f"{name}.weight"]
+
+    def turned(vector, position):
+        half = body.head_dim // 2
+        angles = [position * body.rope_theta ** (-2 * i / body.head_dim) for i in range(half)]
+        turn = torch.polar(torch.ones(half).double(), torch.tensor(angles).double())
+        pairs = torch.complex(vector[:half], vector[half:]) * turn
+        return torch.cat((pairs.real, pairs.imag))
+
+    def heads(rows, name, layer):
+        split = (rows @ weights[f"{layer}.{name}_proj.weight"].T).unflatten(-1, (-1, body.head_dim))
+        has_norm = name != "v" and body.has_qk_norm
+        return norm(split, f"{layer}.{name}_norm") if has_norm else split
+
+    context = norm(features.double() @ weights["fc.weight"].T, "hidden_norm")
+    hidden = embeds.double()
+    places = [*range(anchor), *(anchor + shift + row for row in range(len(embeds)))]
+    for index in range(body.num_layers):
+        layer = f"layers.{index}"
+        rows = norm(hidden, f"{layer}.input_layernorm")
+        both, mixed = torch.cat((context, rows)), []
+        query, key, value = (
+            heads(part, name, f"{layer}.self_attn")
+            for part, name in ((rows, "q"), (both, "k"), (both, "v"))
+        )
+        for row in range(len(rows)):
+            for head in range(body.num_heads):
+                group = head // body.group_size
+                asked = turned(query[row, head], places[anchor + row])
+                keys = torch.stack(
+                    [turned(k, p) for k, p in zip(key[:, group], places, strict=True)]
+                )
+                scores = (keys @ asked) / body.head_dim**0.5
+                mixed.append(scores.softmax(0) @ value[:, group])
+        attended = torch.stack(mixed).reshape(len(rows), -1)
+        hidden = hidden + attended @ weights[f"{layer}.self_attn.o_proj.weight"].T
+        rows = norm(hidden, f"{layer}.post_attention_layernorm")
+        gate = torch.nn.functional.silu(rows @ weights[f"{layer}.mlp.gate_proj.weight"].T)
+        up = rows @ weights[f"{layer}.mlp.up_proj.weight"].T
+        hidden = hidden + (gate * up) @ weights[f"{layer}.mlp.down_proj.weight"].T
+    return norm(hidden, "norm")
