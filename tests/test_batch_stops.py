@@ -117,6 +117,7 @@ def test_what_a_stream_shows_stays(text, stop):
 def test_incomplete_characters_are_held_back():
     assert safe_length("caf\ufffd", []) == 3
     assert safe_length("caf\ufffd", ["fx"]) == 2
+    assert safe_length("aab", ["ba", "aaa"]) == 2  # two stops do not add up
 
 
 @given(st.lists(st.integers(0, 1), min_size=1, max_size=10), st.text("ab", min_size=1, max_size=3))

@@ -33,10 +33,11 @@ def tokens_until_stop(
 def safe_length(text: str, stop: Sequence[str]) -> int:
     """Characters that no later token can take back: neither part of a stop string that has begun
     nor of a character whose bytes are incomplete."""
-    safe = len(text.rstrip(_INCOMPLETE))
-    for word in stop:
-        for length in range(min(len(word) - 1, safe), 0, -1):
-            if text[:safe].endswith(word[:length]):
-                safe -= length
-                break
-    return safe
+    certain = text.rstrip(_INCOMPLETE)
+    begun = [
+        length
+        for word in stop
+        for length in range(1, min(len(word) - 1, len(certain)) + 1)
+        if certain.endswith(word[:length])
+    ]
+    return len(certain) - max(begun, default=0)
