@@ -18,17 +18,20 @@ from torch import nn
 
 from kernels.runtime import InputError
 from lessons.lib.config import ModelConfig, RopeScaling
+from lessons.lib.model.weight_cache import sha256
 from lessons.lib.model.weights import compare_tensors
 
 CONFIG_KEY = "config"
 
 
 def save_net(net: nn.Module, config: Any, path: Path, dtype: torch.dtype) -> None:
-    """Write the weights of `net` in `dtype` and its config, a dataclass."""
+    """Write the weights of `net` in `dtype` and its config, a dataclass; beside it a checksum."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {
         name: t.detach().to("cpu", dtype).contiguous() for name, t in net.state_dict().items()
     }
     save_file(tensors, path, {CONFIG_KEY: json.dumps(asdict(config))})
+    path.with_suffix(".sha256").write_text(sha256(path) + "\n")
 
 
 def read_config(path: Path) -> dict[str, Any]:

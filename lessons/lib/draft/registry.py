@@ -9,12 +9,17 @@ from weakref import WeakKeyDictionary
 
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
+from lessons.lib.draft.dflash import DFlashProposer, load_dflash
+from lessons.lib.draft.dflash_net import DFlashNet
+from lessons.lib.draft.dspark import DSparkProposer, load_dspark
+from lessons.lib.draft.dspark_net import DSparkNet
 from lessons.lib.draft.eagle3 import Eagle3Proposer
-from lessons.lib.draft.eagle3_file import SHIPPED, load_eagle3
+from lessons.lib.draft.eagle3_file import SHIPPED, WEIGHTS, load_eagle3
 from lessons.lib.draft.eagle3_net import Eagle3Net
 from lessons.lib.draft.ngram import NgramProposer
 from lessons.lib.draft.proposer import Proposer
 from lessons.lib.model.llama import LlamaModel
+from lessons.lib.model.weight_cache import is_intact
 
 TARGET_ONLY = "none"
 
@@ -33,12 +38,46 @@ def _eagle3(model: LlamaModel, sampling: SamplingParams, width: int) -> Proposer
     return Eagle3Proposer(_eagle3_nets[model], model.embedding, sampling, width)
 
 
+_BLOCK_FILES = {
+    method: WEIGHTS / f"{method}-smollm2-135m" / "model.safetensors"
+    for method in ("dflash", "dspark")
+}
+_dflash_nets: WeakKeyDictionary[LlamaModel, DFlashNet] = WeakKeyDictionary()
+_dspark_nets: WeakKeyDictionary[LlamaModel, DSparkNet] = WeakKeyDictionary()
+
+
+def _shipped_block(method: str) -> Path:
+    path = _BLOCK_FILES[method]
+    if not path.exists():
+        raise InputError(
+            f"no weights for {method} yet: {path} is not there; "
+            f"save a trained network to it with save_{method}, or choose another method"
+        )
+    if not is_intact(path):
+        raise InputError(f"{path}: does not match its .sha256; fetch it again")
+    return path
+
+
+def _dflash(model: LlamaModel, sampling: SamplingParams) -> Proposer:
+    if model not in _dflash_nets:
+        _dflash_nets[model] = load_dflash(_shipped_block("dflash"), model)
+    return DFlashProposer(_dflash_nets[model], model, sampling)
+
+
+def _dspark(model: LlamaModel, sampling: SamplingParams) -> Proposer:
+    if model not in _dspark_nets:
+        _dspark_nets[model] = load_dspark(_shipped_block("dspark"), model)
+    return DSparkProposer(_dspark_nets[model], model, sampling)
+
+
 # Those that draft for one target only, and may draw as the request does.
 MODEL_PROPOSERS: dict[str, Callable[[LlamaModel, SamplingParams], Proposer]] = {
     "eagle3": partial(_eagle3, width=1),
     "eagle3-tree": partial(_eagle3, width=4),
+    "dflash": _dflash,
+    "dspark": _dspark,
 }
-_WEIGHTS: dict[str, Path] = {"eagle3": SHIPPED, "eagle3-tree": SHIPPED}
+_WEIGHTS: dict[str, Path] = {"eagle3": SHIPPED, "eagle3-tree": SHIPPED} | _BLOCK_FILES
 
 
 def method_names() -> list[str]:

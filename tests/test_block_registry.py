@@ -1,0 +1,56 @@
+"""The methods by name: a clear word where no weights are, the shipped network where they are."""
+
+import pytest
+
+from kernels.runtime import InputError
+from lessons.lib.draft import registry
+from lessons.lib.draft.dflash import save_dflash
+from lessons.lib.draft.dspark import save_dspark
+from lessons.lib.draft.registry import make_proposer, method_names, ready_methods
+from lessons.lib.engine import Engine
+from tests.batch_kit import random_ids, tiny_model
+from tests.block_kit import block_net
+
+SAVE = {"dflash": save_dflash, "dspark": save_dspark}
+
+
+@pytest.fixture
+def path_of(tmp_path, monkeypatch):
+    paths = {method: tmp_path / method / "model.safetensors" for method in SAVE}
+    monkeypatch.setattr(registry, "_BLOCK_FILES", paths)
+    for name in ("_dflash_nets", "_dspark_nets"):
+        monkeypatch.setattr(registry, name, {})
+    return paths.get
+
+
+@pytest.mark.parametrize("method", SAVE)
+def test_without_weights_the_method_is_known_but_not_ready(method, path_of):
+    with pytest.raises(InputError, match=f"no weights for {method} yet: .*{method}/model"):
+        make_proposer(method, tiny_model()[0])
+    assert method in method_names()
+    assert (method in ready_methods()) == registry._WEIGHTS[method].exists()
+
+
+@pytest.mark.parametrize("method", SAVE)
+def test_with_weights_it_drafts_and_reads_the_file_once(method, path_of):
+    model, tokenizer = tiny_model()
+    SAVE[method](block_net(method, model.config), path_of(method))
+    prompt = random_ids(12, seed=0)
+    expected = Engine(model, tokenizer).generate(prompt, 8, ignore_eos=True)
+    proposer = make_proposer(method, model)
+    result = Engine(model, tokenizer).generate(
+        prompt, 8, proposer=proposer, depth=3, ignore_eos=True
+    )
+    assert result.token_ids == expected.token_ids
+    assert [r.proposed for r in result.rounds][0] == 3
+    path_of(method).unlink()
+    assert make_proposer(method, model)._net is proposer._net
+
+
+def test_a_damaged_file_is_refused(path_of):
+    model, _ = tiny_model()
+    save_dflash(block_net("dflash", model.config), path_of("dflash"))
+    with path_of("dflash").open("ab") as file:
+        file.write(b"0")
+    with pytest.raises(InputError, match="does not match its .sha256"):
+        make_proposer("dflash", model)
