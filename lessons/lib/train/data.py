@@ -41,7 +41,7 @@ def read_samples(path: Path) -> list[Sample]:
     try:
         with np.load(path) as file:
             arrays = {name: file[name] for name in _ARRAYS}
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: not a token file ({error})") from error
     prompts = np.split(arrays["prompt_ids"], np.cumsum(arrays["prompt_lens"], dtype=np.int64)[:-1])
     ends = np.cumsum(arrays["response_lens"], dtype=np.int64)

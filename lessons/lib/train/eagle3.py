@@ -6,6 +6,7 @@ states of a million tokens would fill 5 GB.
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -62,12 +63,14 @@ class Eagle3Trainer:
         vocab = model.config.vocab_size
         self.net.set_vocabulary(frequent_ids(samples, settings.draft_vocab_size, vocab))
         self.net.start_from(model)
+        self.net.to(model.device)
         self.optimizer = torch.optim.AdamW(
             self.net.parameters(), settings.learning_rate, _BETAS, weight_decay=0.0, fused=True
         )
         self.num_steps = self.num_seen = 0
         self.seconds = 0.0
-        self.history: list[dict[str, Any]] = []
+        self.history: list[dict[str, Any]] = []  # what was measured on the way
+        self.notes: dict[str, Any] = {}  # for the card: data, command, device, control
 
     def run(self, until: int | None = None) -> Iterator[float]:
         """Train up to `until` tokens, all by default; yields the loss of every step."""
@@ -94,7 +97,7 @@ class Eagle3Trainer:
 
     def resume(self, path: Path) -> None:
         """Go on where `save` was called. Raises InputError when it was another run's."""
-        state = torch.load(path, weights_only=True)
+        state = _read(path)
         for name, value in asdict(self.settings).items():
             if state["settings"].get(name) != value and name != "num_tokens":
                 raise InputError(
@@ -117,7 +120,28 @@ class Eagle3Trainer:
         return loss.item()
 
 
-_PLAIN_STATE = ("num_steps", "num_seen", "seconds", "history")
+_PLAIN_STATE = ("num_steps", "num_seen", "seconds", "history", "notes")
+
+
+def load_trainer(path: Path, model: LlamaModel, samples: Sequence[Sample]) -> Eagle3Trainer:
+    """The run of a checkpoint, with the settings it was made with."""
+    trainer = Eagle3Trainer(model, samples, TrainSettings(**_read(path)["settings"]))
+    trainer.resume(path)
+    return trainer
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
+        raise InputError(f"{path}: not a checkpoint of this trainer ({error})") from error
+    return state
+
+
+def mixed_precision(model: LlamaModel) -> torch.autocast:
+    """Matrix products in bf16 where the target is in bf16; weights stay float32."""
+    is_on = model.dtype == torch.bfloat16
+    return torch.autocast(model.device.type, torch.bfloat16, enabled=is_on)
 
 
 def unrolled_loss(
@@ -135,11 +159,12 @@ def unrolled_loss(
     num_positions = batch.token_ids.shape[1]
     count = max(1, round(settings.unrolled_share * num_positions))
     starts = torch.randperm(num_positions, generator=generator)[:count].sort().values
+    starts = starts.to(model.device)
     head = model.lm_head[net.target_ids]
-    in_vocabulary = torch.zeros(model.config.vocab_size, dtype=torch.bool)
+    in_vocabulary = torch.zeros(model.config.vocab_size, dtype=torch.bool, device=model.device)
     in_vocabulary[net.target_ids] = True
-    total = torch.zeros(())
-    with torch.autocast("cpu", torch.bfloat16, enabled=model.dtype == torch.bfloat16):
+    total = torch.zeros((), device=model.device)
+    with mixed_precision(model):
         steps = unroll(net, model.embedding, batch, settings.num_unrolled, starts)
         for step, (rows, hidden) in enumerate(steps):
             behind = (rows + 2 + step).clamp(max=num_positions - 1)

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from lessons.lib.draft.eagle3_net import Eagle3Net
-from lessons.lib.train.data import Sample
 from lessons.lib.train.target_pass import TargetBatch
 from lessons.lib.train.unroll import learnt_rows, unroll
 
@@ -35,9 +34,9 @@ class HeldOut:
         alive = torch.ones_like(hits[0])
         for step, (hit, is_known) in enumerate(zip(hits, known, strict=True)):
             alive = alive & is_known
-            self.tried[step] += alive.sum()
+            self.tried[step] += int(alive.sum())
             alive = alive & hit
-            self.accepted[step] += alive.sum()
+            self.accepted[step] += int(alive.sum())
 
     def __add__(self, other: HeldOut) -> HeldOut:
         return HeldOut(self.tried + other.tried, self.accepted + other.accepted)
@@ -76,7 +75,7 @@ def measure_bigram(table: torch.Tensor, batches: Iterable[TargetBatch], num_step
     """The same for the drafter that knows only the last token. table [vocab] int64."""
     total = HeldOut.empty(num_steps)
     for batch in batches:
-        starts = torch.arange(batch.token_ids.shape[1])
+        starts = torch.arange(batch.token_ids.shape[1], device=batch.token_ids.device)
         known = [
             learnt_rows(batch, starts, step) & _has_token(batch, starts, step)
             for step in range(num_steps)
@@ -88,22 +87,6 @@ def measure_bigram(table: torch.Tensor, batches: Iterable[TargetBatch], num_step
         ]
         total.add(hits, known)
     return total
-
-
-def bigram_table(samples: Iterable[Sample], vocab_size: int) -> torch.Tensor:
-    """The likeliest next token of every token in the responses [vocab] int64, itself if unseen."""
-    pairs = np.concatenate(
-        [
-            np.stack([s.token_ids[s.prompt_len - 1 : -1], s.token_ids[s.prompt_len :]])
-            for s in samples
-        ],
-        axis=1,
-    ).astype(np.int64)
-    keys, counts = np.unique(pairs[0] * vocab_size + pairs[1], return_counts=True)
-    table = np.arange(vocab_size)
-    order = np.argsort(counts, kind="stable")  # the most frequent is written last
-    table[keys[order] // vocab_size] = keys[order] % vocab_size
-    return torch.from_numpy(table)
 
 
 def _following(token_ids: torch.Tensor, starts: torch.Tensor, step: int) -> torch.Tensor:

@@ -18,7 +18,7 @@ from lessons.lib.tree import DraftTree
 
 @dataclass(frozen=True)
 class TargetBatch:
-    """Texts side by side, padded at the end to the longest.
+    """Texts side by side, padded at the end to the longest; all on the target's device.
 
     token_ids [b, t] int64; lengths, prompt_lens [b] int64; features [b, t, layers * hidden];
     final [b, t, hidden] after the final norm: `final @ lm_head.T` are the logits behind each token.
@@ -48,12 +48,13 @@ def run_target(
         final = F.rms_norm(
             final, model.final_norm.shape, model.final_norm, model.config.rms_norm_eps
         )
+        tokens = [token for sample in samples for token in sample.token_ids]
         return TargetBatch(
-            _pad(torch.tensor([t for s in samples for t in s.token_ids]), lengths),
-            torch.tensor(lengths),
-            torch.tensor([sample.prompt_len for sample in samples]),
-            _pad(capture.rows(feature_layers, every_row).cpu(), lengths),
-            _pad(final.cpu(), lengths),
+            _pad(torch.tensor(tokens, device=model.device), lengths),
+            torch.tensor(lengths, device=model.device),
+            torch.tensor([sample.prompt_len for sample in samples], device=model.device),
+            _pad(capture.rows(feature_layers, every_row), lengths),
+            _pad(final, lengths),
         )
 
 

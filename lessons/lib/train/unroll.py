@@ -30,7 +30,7 @@ def unroll(
     whose text ends earlier gives rows without meaning, which the caller leaves out.
     """
     tokens, num_positions = batch.token_ids, batch.token_ids.shape[1]
-    every = torch.arange(num_positions)
+    every = torch.arange(num_positions, device=tokens.device)
     hidden = net.fuse(batch.features.to(net.fc.weight.dtype))
     query, key, value = net.project(_embed(embedding, tokens, every + 1), hidden, every)
     heads_first = [part.transpose(1, 2) for part in (query, key, value)]
@@ -39,7 +39,7 @@ def unroll(
     )
     hidden = net.finish(hidden, mixed.transpose(1, 2).flatten(2))
     yield every, hidden
-    starts = every if starts is None else starts
+    starts = every if starts is None else starts.to(tokens.device)
     hidden = hidden[:, starts]
     seen = every <= starts[:, None]
     own: list[tuple[torch.Tensor, torch.Tensor]] = []
