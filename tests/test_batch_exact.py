@@ -65,4 +65,4 @@ def test_the_default_model_in_a_batch():
         records.append(engine.step())
     assert [engine.take_result(name).token_ids for name in names] == expected
     rounds = [step.rounds[names[0]] for step in records if names[0] in step.rounds]
-    assert any(r.accepted for r in rounds) and any(r.depth < r.proposed for r in rounds)
+    assert any(r.accepted for r in rounds)
