@@ -13,6 +13,7 @@ VERBS = {
     "export": ("autograder.export", "write the points as CSV, for nbgrader or for Canvas"),
     "formgrader": ("autograder.lab", "grade the written answers in the browser"),
     "grade": ("autograder.grade", "judge one notebook, without any gradebook"),
+    "selfcheck": ("autograder.selfcheck", "try every mutant and every attack on this grader"),
     "doctor": ("autograder.doctor", "say what this machine has and what is missing"),
 }
 # Modules that serve two verbs are told which one was asked for.

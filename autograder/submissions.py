@@ -52,6 +52,8 @@ class SubmissionError(ValueError):
 
 def find_notebook(folder: Path, unit: str) -> tuple[Path, list[str]]:
     """The notebook of a submission folder, and a message when it was not where it should be."""
+    if folder.is_symlink() or folder.parent.is_symlink():
+        raise SubmissionError("the folder is a link to another one; hand in the notebook itself")
     exact = folder / f"{unit}.ipynb"
     found = [
         path

@@ -1,0 +1,9 @@
+"""Submissions that try to take marks, to harm another student or to hurt the grader.
+
+code/       Python that a student could type into a cell: run in the sandbox only, never here
+notebook/   changes to the notebook's file: `attack(notebook, cells)`
+classroom/  changes to the folder that is handed in: `attack(folder)`
+
+Each begins with what it tries, where it was seen and what it must get. `waiting.yml` names what
+has no form yet. The corpus is for reading too: try to break the grader, then look here.
+"""

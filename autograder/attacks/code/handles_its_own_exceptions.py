@@ -1,0 +1,6 @@
+"""
+what: every exception goes to a handler that says nothing
+source: stock 07d
+"""
+
+get_ipython().set_custom_exc((BaseException,), lambda *args, **options: None)
