@@ -65,7 +65,7 @@ def damage(room):
         database.execute("UPDATE grade SET auto_score = 0.5")
     (room.room.path / "submitted/someone/lesson08/lesson08.ipynb").write_text("other")
     (room.temporary / "left").write_text("x")
-    socket.create_connection(("127.0.0.1", arena.PORT)).close()
+    socket.create_connection(("127.0.0.1", room.port)).close()
     code = "import time; time.sleep(60)  # specdec-canary"
     return subprocess.Popen([sys.executable, "-c", code])
 

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import json
-import os
 import socket
 import sqlite3
 import tempfile
@@ -14,15 +13,17 @@ from unittest import mock
 
 import nbformat
 
-from autograder import assignment, judge, preprocessors, submissions
+from autograder import assignment, parallel, submissions
 from autograder.attacks.corpus import PLAIN, UNIT, Attack, apply_to_folder, apply_to_notebook
+from autograder.attacks.traces import PORT, stray_files, stray_processes
+from autograder.checks import figures
 from autograder.checks.figures import Figures
 from autograder.classroom import Classroom, create_classroom, release
+from autograder.judge import judge
 from autograder.sandbox.launcher import REPO, Limits
 from autograder.status import Status
 
-CANARY = "specdec-canary"
-PORT = 47631  # where the attacks that call home would reach somebody
+KEPT_OPEN = ("gradebook.db", ".graded/lock")  # compared by rows; held while grading
 VICTIM = "aaa-victim"
 # Short where an attack makes the grader wait, long enough for a busy machine.
 LIMITS = Limits(cell_s=6.0, call_s=3.0, total_s=40.0)
@@ -49,8 +50,11 @@ Marks = dict[str, tuple[float | None, float | None, bool]]
 @contextlib.contextmanager
 def short_judging() -> Iterator[None]:
     """Judge with made-up figures and short limits: nothing is measured for a self-check."""
-    quick = functools.partial(judge.judge, figures=lambda: FIGURES, limits=LIMITS)
-    with mock.patch.object(preprocessors, "judge", quick):
+    quick = functools.partial(judge, limits=LIMITS)
+    with (
+        mock.patch.object(parallel, "judge", quick),
+        mock.patch.object(figures, "measured", lambda: FIGURES),
+    ):
         yield
 
 
@@ -63,10 +67,14 @@ class Arena:
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         self.listener = socket.socket()
-        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.listener.bind(("127.0.0.1", PORT))
+        self.listener.bind(("127.0.0.1", 0))
         self.listener.listen()
         self.listener.setblocking(False)
+
+    @property
+    def port(self) -> int:
+        """Where an attack that calls home would reach somebody."""
+        return self.listener.getsockname()[1]
 
     def close(self) -> None:
         self.listener.close()
@@ -80,7 +88,7 @@ class Arena:
             fill_in(nb)
         else:
             apply_to_notebook(attack, nb)
-        path.write_text(json.dumps(nb), encoding="utf-8")
+        path.write_text(json.dumps(nb).replace(PORT, str(self.port)), encoding="utf-8")
         if attack is not None:
             apply_to_folder(attack, path.parent)
 
@@ -130,7 +138,7 @@ class Arena:
         found = {}
         for path in self.room.path.rglob("*"):
             name = path.relative_to(self.room.path).as_posix()
-            if f"{name}/".startswith(own) or name.startswith((*own, "gradebook.db")):
+            if f"{name}/".startswith(own) or name.startswith((*own, *KEPT_OPEN)):
                 continue
             if path.is_symlink() or not path.is_dir():
                 stat = path.lstat()
@@ -162,23 +170,3 @@ def public_places() -> list[Path]:
     home = Path.home()
     startup = home / ".ipython/profile_default/startup"
     return [Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), home, startup, REPO, Path.cwd()]
-
-
-def stray_files(places: list[Path]) -> set[str]:
-    """Files by which attacks can be told, directly in these folders."""
-    named = {str(path) for place in places for path in place.glob(f"*{CANARY}*")}
-    for library in (Path.home() / ".local/lib").glob("python*"):
-        named |= {str(path) for path in library.glob(f"site-packages/*{CANARY}*")}
-    return named | {str(path) for path in places[0].iterdir()}
-
-
-def stray_processes() -> set[str]:
-    """Processes of attacks by their command line, and any child of this process."""
-    found = set()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            command = (entry / "cmdline").read_bytes()
-            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-            if CANARY.encode() in command or parent == str(os.getpid()):
-                found.add(f"{entry.name} {command[:80]!r}")
-    return found

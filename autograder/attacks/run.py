@@ -10,8 +10,9 @@ from typing import Any
 import nbformat
 
 from autograder import assignment, submissions
-from autograder.attacks.arena import CANARY, Arena, short_judging
+from autograder.attacks.arena import Arena, short_judging
 from autograder.attacks.corpus import CHECKS, FOLDERS, UNIT, Attack
+from autograder.attacks.traces import CANARY
 from autograder.seed import grader_seed
 from autograder.status import Status
 

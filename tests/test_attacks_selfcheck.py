@@ -1,0 +1,85 @@
+"""`selfcheck`: every mutant is in the table, and the table says what is not as it should be."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autograder import selfcheck
+from autograder.attacks import corpus
+from autograder.attacks.run import Row
+from autograder.selfcheck import MUTANTS, NOT_RUN, as_line, is_wrong, mutant_row, summary
+
+FINE = Row("code/x", "tries x", "0 points: fail", "0 points: fail", needs="bubblewrap")
+GAINS = Row("code/y", "tries y", "0 points: fail", "2 points: pass", ["network: False became True"])
+LEFT_OUT = selfcheck.not_run(next(attack for attack in corpus.load() if attack.needs))
+
+
+@pytest.mark.parametrize(
+    ("name", "got"),
+    [
+        ("wrong/cost_hard_coded", "rejected"),
+        ("wrong/map_swapped", "rejected"),
+        ("right/cost_walrus", "full marks"),
+        ("right/map_with_paths", "full marks"),
+    ],
+)
+def test_a_mutant_and_a_right_variant(name, got):
+    row = mutant_row(MUTANTS / f"{name}.py")
+    assert (row.id, row.got, row.is_ok) == (name, got, True) and row.what
+
+
+@pytest.mark.parametrize(("text", "got"), [("wrong", "full marks"), ("right", "rejected")])
+def test_a_mutant_that_is_judged_wrongly_is_named(tmp_path, monkeypatch, text, got):
+    """A right answer among the wrong ones, and the other way round."""
+    source = {"wrong": "right/cost_horner", "right": "wrong/cost_hard_coded"}[text]
+    for folder in ("wrong", "right"):
+        (tmp_path / folder).mkdir()
+        for path in (MUTANTS / folder).glob("*.py"):
+            (tmp_path / folder / path.name).write_text(path.read_text())
+    odd = tmp_path / text / "cost_odd.py"
+    odd.write_text((MUTANTS / f"{source}.py").read_text())
+    monkeypatch.setattr(selfcheck, "MUTANTS", tmp_path)
+    row = mutant_row(odd)
+    assert row.got == got and is_wrong(row) and "cost_odd" in as_line(row)
+
+
+def test_lines_say_what_came_out_and_what_only_bubblewrap_stops():
+    assert as_line(FINE).startswith("ok    * code/x") and "tries x" in as_line(FINE)
+    assert as_line(GAINS).startswith("WRONG   code/y")
+    assert "2 points: pass, not 0 points: fail" in as_line(GAINS)
+    assert as_line(GAINS).endswith("network: False became True")
+    assert as_line(LEFT_OUT).startswith("-     *") and NOT_RUN in as_line(LEFT_OUT)
+
+
+def test_the_summary_counts_and_warns():
+    text = summary([FINE, GAINS, LEFT_OUT], "rlimits")
+    assert "1 of 2 as expected" in text and "WRONG: code/y" in text
+    assert "1 attacks were not run" in text and "apt-get install bubblewrap" in text
+    assert "not run" not in summary([FINE], "root") and "bubblewrap" in summary([FINE], "root")
+
+
+@pytest.mark.parametrize(("rows", "status"), [([FINE, LEFT_OUT], 0), ([FINE, GAINS], 1)])
+def test_the_command_prints_json_and_its_status_tells(monkeypatch, capsys, rows, status):
+    monkeypatch.setattr(selfcheck, "all_rows", lambda has_bubblewrap: iter(rows))
+    assert selfcheck.main(["--json"]) == status
+    said = capsys.readouterr()
+    table = json.loads(said.out)
+    assert [row["ok"] for row in table["rows"]] == ([True, None] if status == 0 else [True, False])
+    assert table["isolation"] in ("bubblewrap", "rlimits") and "as expected" in said.err
+
+
+def test_without_bubblewrap_what_it_stops_is_not_tried(monkeypatch):
+    tried = []
+    monkeypatch.setattr(selfcheck, "run_class", lambda attacks, folder: tried.extend(attacks) or ())
+    monkeypatch.setattr(selfcheck, "MUTANTS", Path("/nonexistent"))
+    rows = list(selfcheck.all_rows(has_bubblewrap=False))
+    attacks = corpus.load()
+    assert len(rows) + len(tried) == len(attacks) and len(rows) > 10
+    assert not any(attack.needs for attack in tried) and {row.got for row in rows} == {NOT_RUN}
+
+
+@pytest.mark.slow
+@pytest.mark.sandbox
+def test_this_machine(capsys):
+    assert selfcheck.main([]) == 0, capsys.readouterr().out
