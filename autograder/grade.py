@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autograder import intake
+from autograder import handed_in
 from autograder.judge import checks_of, judge, units
 from autograder.seed import grader_seed
 from autograder.verdict import Judgement
@@ -41,12 +41,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def read_notebook(path: Path) -> dict[str, Any]:
     """The notebook as JSON data. Raises GradeError."""
     try:
-        return intake.read(path.read_bytes())
+        return handed_in.read(path.read_bytes())
     except OSError as error:
         raise GradeError(
             f"{path}: cannot be read ({error.strerror}); give an .ipynb file"
         ) from None
-    except intake.Unreadable as error:
+    except handed_in.Unreadable as error:
         raise GradeError(f"{path}: {error}") from None
 
 

@@ -7,7 +7,6 @@ one message that names its cell. Nothing of the student's metadata survives.
 """
 
 import copy
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,17 +15,15 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-MAX_SUBMISSION_BYTES = 100 << 20
+from autograder.handed_in import read
+
 MAX_CELL_CHARS = 100_000
-MAX_EXTRA_CELLS = 200
+MAX_TEXT_CHARS = 20_000  # rendering takes time with the square of the length of some texts
+MAX_EXTRA_CELLS, MAX_EXTRA_CHARS = 200, 200_000
 MAX_NAMES_SHOWN = 6
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 DEFINES = re.compile(r"^(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 GRADING_KEYS = ("grade", "solution", "locked", "points", "task")
-
-
-class Unreadable(ValueError):
-    """The file is no notebook; the message tells the student what to do."""
 
 
 @dataclass(frozen=True)
@@ -57,30 +54,6 @@ def clean_notebook(
     return _Rebuild([read_cell(n, cell) for n, cell in enumerate(found)], release).run()
 
 
-def read(submitted: str | bytes) -> dict[str, Any]:
-    """Parse a submission far enough that it has a list of cells. Raises Unreadable."""
-    if len(submitted) > MAX_SUBMISSION_BYTES:
-        raise Unreadable("the file is over 100 MB: clear all outputs, save and submit it again")
-    try:
-        text = submitted.decode("utf-8-sig") if isinstance(submitted, bytes) else submitted
-        notebook = json.loads(text.removeprefix("\ufeff"))
-    except UnicodeDecodeError:
-        raise Unreadable(
-            "the file is not UTF-8 text: open it in JupyterLab, save it and submit it again"
-        ) from None
-    except (ValueError, RecursionError):
-        raise Unreadable(
-            "the file is not a notebook (not JSON): submit the .ipynb that JupyterLab saves"
-        ) from None
-    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
-        version = notebook.get("nbformat") if isinstance(notebook, dict) else None
-        old = f"an old one (format {version})" if version in (1, 2, 3) else "not a notebook"
-        raise Unreadable(
-            f"the file is {old}: open the lesson's notebook in JupyterLab, save and submit that"
-        )
-    return notebook
-
-
 def read_cell(index: int, cell: Mapping[str, Any]) -> Submitted:
     """A cell whatever its shape: a part of the wrong type counts as absent."""
     metadata = cell.get("metadata")
@@ -90,9 +63,9 @@ def read_cell(index: int, cell: Mapping[str, Any]) -> Submitted:
     source = cell.get("source")
     if isinstance(source, list):
         source = "".join(line for line in source if isinstance(line, str))
-    is_too_large = isinstance(source, str) and len(source) > MAX_CELL_CHARS
     tags = metadata.get("tags")
     kind = cell.get("cell_type")
+    is_too_large = isinstance(source, str) and len(source) > max_chars(kind)
     return Submitted(
         index=index,
         id=_text(cell.get("id")),
@@ -103,6 +76,11 @@ def read_cell(index: int, cell: Mapping[str, Any]) -> Submitted:
         tags=tuple(t for t in tags if isinstance(t, str)) if isinstance(tags, list) else (),
         is_too_large=is_too_large,
     )
+
+
+def max_chars(kind: Any) -> int:
+    """How long a cell of this type may be."""
+    return MAX_CELL_CHARS if kind == "code" else MAX_TEXT_CHARS
 
 
 def _text(value: Any) -> str:
@@ -265,20 +243,23 @@ class _Rebuild:
         for cell in self.cells:
             if cell.is_too_large:
                 name = self.owner[cell.index] or f"number {cell.index + 1}"
-                self.messages.append(f"cell {name} holds over 100,000 characters: it was not read")
+                size = f"{max_chars(cell.kind):,} characters"
+                self.messages.append(f"cell {name} holds over {size}: it was not read")
 
     def _with_extras(self, released: list[NotebookNode]) -> list[NotebookNode]:
         """Put each of the student's own cells after the released cell it stood behind."""
         behind: dict[str, list[Submitted]] = {}
-        place, num_extras = "", 0
+        place, num_extras, num_read, num_chars = "", 0, 0, 0
         for cell in self.cells:
             place = self.owner[cell.index] or place
             if not self.owner[cell.index] and cell.source.strip() and cell.kind != "raw":
                 num_extras += 1
-                if num_extras <= MAX_EXTRA_CELLS:
+                num_chars += len(cell.source)
+                if num_extras <= MAX_EXTRA_CELLS and num_chars <= MAX_EXTRA_CHARS:
                     behind.setdefault(place, []).append(cell)
-        if num_extras > MAX_EXTRA_CELLS:
-            self.messages.append(f"only the first {MAX_EXTRA_CELLS} of your own cells were read")
+                    num_read += 1
+        if num_extras > num_read:
+            self.messages.append(f"only the first {num_read} of your own cells were read")
         taken = {str(cell.get("id")) for cell in released}
         built = [_extra(cell, taken) for cell in behind.get("", [])]
         for locked in released:

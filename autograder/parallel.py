@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from autograder import intake
+from autograder import handed_in
 from autograder.checks import figures
 from autograder.judge import judge
 
@@ -102,7 +102,7 @@ def judge_task(task: Task) -> dict[str, Any]:
             raise figures.FiguresError(task.figures)
         return figures.Figures(**task.figures)
 
-    return judge(intake.read(task.notebook), task.unit, task.seed, figures=given).to_json()
+    return judge(handed_in.read(task.notebook), task.unit, task.seed, figures=given).to_json()
 
 
 def judge_all(tasks: Iterable[Task], pool: Pool) -> Iterator[tuple[Task, Result]]:

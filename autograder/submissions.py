@@ -17,7 +17,8 @@ from nbgrader.utils import parse_utc
 
 from autograder.assignment import ROOT
 from autograder.classroom import STAGING, Classroom, ClassroomError, first_exception, shown
-from autograder.intake import MAX_SUBMISSION_BYTES, Unreadable, clean
+from autograder.handed_in import MAX_SUBMISSION_BYTES, Unreadable
+from autograder.intake import clean
 from autograder.parallel import Figures, Pool, Processes, Result, Task, judge_all
 from autograder.preprocessors import VERDICTS_FILE
 from autograder.seed import grader_seed
@@ -31,6 +32,7 @@ from autograder.status import (
     write_status,
 )
 
+MAX_TIMESTAMP_CHARS = 100
 PATTERN_CHARACTERS = set("*?[]")  # nbgrader takes names for patterns
 # Whatever these hold can change a verdict.
 GRADER_SOURCES = ("autograder", "kernels", "lessons/lib", "course/source_map.yml")
@@ -96,7 +98,8 @@ def stage_timestamp(stamp: Path, staged: Path) -> list[str]:
     """Keep nbgrader's timestamp.txt when it holds a time."""
     if not stamp.is_file():
         return []
-    text = stamp.read_text(encoding="utf-8", errors="replace").strip()
+    with stamp.open(encoding="utf-8", errors="replace") as file:
+        text = file.read(MAX_TIMESTAMP_CHARS).strip()
     try:
         parse_utc(text)
     except (ValueError, OverflowError):

@@ -66,7 +66,7 @@ def damage(room):
     (room.room.path / "submitted/someone/lesson08/lesson08.ipynb").write_text("other")
     (room.temporary / "left").write_text("x")
     socket.create_connection(("127.0.0.1", room.port)).close()
-    code = "import time; time.sleep(60)  # specdec-canary"
+    code = f"import time; time.sleep(60)  # {room.canary}"
     return subprocess.Popen([sys.executable, "-c", code])
 
 

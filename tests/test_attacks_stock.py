@@ -1,11 +1,16 @@
 """The comparison: a fair course on stock nbgrader, attacked in a sandbox of its own."""
 
+import json
+
 import pytest
 
-from autograder.attacks import compare, stock_course
+from autograder.assignment import ROOT
+from autograder.attacks import compare, stock_course, table
 from autograder.attacks.corpus import CHECKS, EARNED_BY_PLAIN, load
 
 ATTACKS = {attack.id: attack for attack in load()}
+RESULTS = ROOT / "course/results/grader_attacks.json"
+PAGE = ROOT / "course/instructor/isolation.qmd"
 QUIET = {
     "points": 0.0,
     "waits_for_person": False,
@@ -31,23 +36,56 @@ def test_the_plain_course_grades_the_same_cells_for_the_same_points():
     assert set(compare.NOT_ON_STOCK) <= set(ATTACKS)
 
 
+def row(carries="wrong", ours=None, **found):
+    stock = QUIET | found
+    result = {"ok": not ours, "problems": ours or [], "got": "0 points: fail"}
+    return {"id": "code/x", "what": "a|b", "carries": carries, "stock": stock, "ours": result}
+
+
+PLAIN = {"wrong": 0.0, "right": 3.0}
+
+
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("found", "names"),
     [
-        ({}, []),
-        ({"points": 4.0}, ["earns 4 instead of 0"]),
-        ({"victim_harmed": True}, ["changes another student's marks or files"]),
-        ({"honest_points": None}, ["the next student is not graded"]),
-        ({"honest_points": 0.0}, ["the next student's points change"]),
-        ({"left_process": True, "files_left": True}, ["leaves files", "leaves a process"]),
+        (row(), []),
+        (row(points=4.0), ["gains"]),
+        (row("right", points=3.0), []),
+        (row("right", points=1.0), ["loses"]),
+        (row("nothing", points=0.2), ["gains"]),
+        (row(victim_harmed=True), ["others"]),
+        (row(honest_points=None), ["next"]),
+        (row(honest_points=0.0, called_home=True), ["next", "network"]),
+        (row(left_process=True, files_left=True), ["left"]),
+        (row(waits_for_person=True), ["person"]),
     ],
 )
-def test_harm_in_words(found, words):
-    assert compare.harm(QUIET | found, 0.0) == words
+def test_harm_on_stock(found, names):
+    assert list(table.harms({"plain_on_stock": PLAIN}, found)) == names
 
 
-def test_an_attack_that_is_not_tried_does_no_harm():
-    assert compare.harm(None, 0.0) == []
+def test_the_tables_count_what_was_tried_on_both():
+    rows = [
+        row(points=4.0),
+        row(),
+        row(ours=["network: False became True"]),
+        row() | {"stock": None},
+    ]
+    report = {"plain_on_stock": PLAIN, "rows": rows}
+    assert "| earns points that it did not earn | 1 / 3 | 0 / 3 |" in table.counts(report, "en")
+    assert "| 连上网络 | 0 / 3 | 1 / 3 |" in table.counts(report, "zh")
+    (line,) = table.details(report).splitlines()[2:]
+    assert "a&#124;b | 4 of 4 points, 0 deserved | 0 points: fail |" in line
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_the_instructors_page_holds_the_measured_tables(lang):
+    report = json.loads(RESULTS.read_text(encoding="utf-8"))
+    page = PAGE.with_suffix(".qmd" if lang == "en" else ".zh.qmd").read_text(encoding="utf-8")
+    assert table.counts(report, lang) in page
+    assert lang == "zh" or table.details(report) in page
+    assert {row["id"] for row in report["rows"]} == set(ATTACKS)
+    assert all(row["ours"]["ok"] for row in report["rows"])
 
 
 def test_marks_count_a_persons_first_and_a_missing_one_as_zero():

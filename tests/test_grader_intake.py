@@ -8,10 +8,10 @@ import pytest
 from grader_case import COST, MAP, cell, cleaned, fill_in, release, submission
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
+from autograder.handed_in import Unreadable
 from autograder.intake import (
     MAX_CELL_CHARS,
     MAX_EXTRA_CELLS,
-    Unreadable,
     clean,
     defined_names,
     grade_id,
@@ -244,7 +244,7 @@ def test_an_unreadable_file_says_what_to_do(content, words):
 
 
 def test_a_huge_file_is_refused(monkeypatch):
-    monkeypatch.setattr("autograder.intake.MAX_SUBMISSION_BYTES", 10)
+    monkeypatch.setattr("autograder.handed_in.MAX_SUBMISSION_BYTES", 10)
     with pytest.raises(Unreadable, match="clear all outputs"):
         clean(b"{" + b" " * 20 + b"}", release())
 

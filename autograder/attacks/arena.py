@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+import os
 import socket
 import sqlite3
 import tempfile
@@ -15,7 +16,7 @@ import nbformat
 
 from autograder import assignment, parallel, submissions
 from autograder.attacks.corpus import PLAIN, UNIT, Attack, apply_to_folder, apply_to_notebook
-from autograder.attacks.traces import PORT, stray_files, stray_processes
+from autograder.attacks.traces import CANARY, PORT, stray_files, stray_processes
 from autograder.checks import figures
 from autograder.checks.figures import Figures
 from autograder.classroom import Classroom, create_classroom, release
@@ -25,6 +26,7 @@ from autograder.status import Status
 
 KEPT_OPEN = ("gradebook.db", ".graded/lock")  # compared by rows; held while grading
 VICTIM = "aaa-victim"
+MAX_MARKED_BYTES = 64 << 20
 # Short where an attack makes the grader wait, long enough for a busy machine.
 LIMITS = Limits(cell_s=6.0, call_s=3.0, total_s=40.0)
 FIGURES = Figures(
@@ -66,6 +68,8 @@ class Arena:
         release(self.room, UNIT)
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
+        # Another arena may be at work on this machine.
+        self.canary = f"{CANARY}-{os.getpid()}-{folder.name}"
         self.listener = socket.socket()
         self.listener.bind(("127.0.0.1", 0))
         self.listener.listen()
@@ -88,9 +92,17 @@ class Arena:
             fill_in(nb)
         else:
             apply_to_notebook(attack, nb)
-        path.write_text(json.dumps(nb).replace(PORT, str(self.port)), encoding="utf-8")
+        path.write_text(json.dumps(nb), encoding="utf-8")
         if attack is not None:
             apply_to_folder(attack, path.parent)
+            self.mark(path.parent)
+
+    def mark(self, folder: Path) -> None:
+        """Put this arena's own canary and port in place of those that attacks are written with."""
+        for path in [] if folder.is_symlink() else folder.glob("*.*"):
+            if path.is_file() and not path.is_symlink() and path.stat().st_size < MAX_MARKED_BYTES:
+                text = path.read_bytes().replace(CANARY.encode(), self.canary.encode())
+                path.write_bytes(text.replace(PORT.encode(), str(self.port).encode()))
 
     def grade(self, student: str) -> Status:
         """Take one submission through the classroom's own autograde."""
@@ -127,8 +139,8 @@ class Arena:
         return {
             "marks of others": {k: row for k, row in self._rows().items() if k[0] != student},
             "files of others": self._files(student),
-            "left-over files": stray_files([self.temporary, *public_places()]),
-            "left-over processes": stray_processes(),
+            "left-over files": stray_files([self.temporary, *public_places()], self.canary),
+            "left-over processes": stray_processes(self.canary),
             "network": self._has_been_called(),
         }
 

@@ -46,6 +46,9 @@ ATTACKER, HONEST = "mmm-attacker", "zzz-honest"
 PACKAGES = ("nbgrader", "nbconvert", "nbclient", "ipykernel", "ipython", "numpy")
 NOT_ON_STOCK = {
     "code/bombs_with_forks": "nothing there would stop it",
+    "files/brings_a_bottomless_file": "would be copied to the disk",
+    "files/is_a_memory_bomb": "would take this machine's memory",
+    "code/leaves_the_sandbox": "there is none to leave",
     "code/passes_answers_on_2": "needs the first friend in the same class",
 }
 INSIDE = Path("/tmp/course")
@@ -81,8 +84,8 @@ def compare(attacks: list[Attack], num_jobs: int) -> dict[str, Any]:
         with ThreadPoolExecutor(num_jobs) as threads:
             found = dict(zip(attacks, threads.map(stock.attack, attacks), strict=True))
         ours = {row.id: row for row in run_class(attacks, made(Path(folder) / "ours"))}
-    rows = [as_row(attack, ours[attack.id], found[attack], plain) for attack in attacks]
-    return {**about(), "plain_on_stock": plain, "summary": summary(rows), "rows": rows}
+    rows = [as_row(attack, ours[attack.id], found[attack]) for attack in attacks]
+    return {**about(), "plain_on_stock": plain, "rows": rows}
 
 
 def made(folder: Path) -> Path:
@@ -193,7 +196,8 @@ def confined(course: Path) -> dict[str, Any]:
     bind += ["--ro-bind", str(REPO), str(REPO), "--ro-bind", sys.prefix, sys.prefix]
     bind += ["--bind", str(course), str(INSIDE), "--proc", "/proc", "--dev", "/dev"]
     command = ["prlimit", f"--as={MEMORY_BYTES}", "--core=0"]
-    command += ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", *bind]
+    command += ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    command += ["--unshare-user", "--disable-userns", *bind]
     command += ["--chdir", str(INSIDE), "--clearenv"]
     path = f"{sys.prefix}/bin:/usr/bin:/bin"
     env = {"HOME": f"{INSIDE}/home", "PATH": path, "PYTHONPATH": str(REPO), "LANG": "C.UTF-8"}
@@ -241,50 +245,16 @@ def shows_hidden(course: Path) -> bool:
     return "BEGIN HIDDEN TESTS" in outputs or "BEGIN SOLUTION" in outputs
 
 
-def as_row(attack: Attack, ours: Row, stock: dict | None, plain: dict[str, float]) -> dict:
-    """One attack on both graders."""
-    row: dict[str, Any] = {"id": attack.id, "what": attack.what, "source": attack.source}
-    row["ours"] = {"got": ours.got, "problems": ours.problems, "ok": ours.is_ok}
-    row["stock"] = stock
-    row["on_stock"] = harm(stock, plain["wrong" if attack.carries == "nothing" else attack.carries])
-    return row
-
-
-def harm(found: dict | None, deserved: float) -> list[str]:
-    """In words what an attack did to stock nbgrader."""
-    if found is None:
-        return []
-    words = {
-        f"earns {found['points']:g} instead of {deserved:g}": found["points"] > deserved,
-        f"loses points: {found['points']:g} of {deserved:g}": found["points"] < deserved,
-        "changes another student's marks or files": found["victim_harmed"],
-        "the next student is not graded": found["honest_points"] is None,
-        "the next student's points change": found["honest_points"] not in (None, 3.0),
-        "hidden tests are shown": found["hidden_tests_shown"],
-        "leaves files": found["files_left"],
-        "leaves a process": found["left_process"],
-        "reaches the network": found["called_home"],
-        "waits for a person": found["waits_for_person"],
-    }
-    return [word for word, is_so in words.items() if is_so]
-
-
-def summary(rows: list[dict]) -> dict[str, int]:
-    """The counts that the instructor's page quotes."""
-    tried = [row for row in rows if row["stock"] is not None]
+def as_row(attack: Attack, ours: Row, stock: dict | None) -> dict[str, Any]:
+    """One attack on both graders: what was measured, no opinion."""
     return {
-        "attacks": len(rows),
-        "ours_as_expected": sum(row["ours"]["ok"] for row in rows),
-        "tried_on_stock": len(tried),
-        "stock_gains": sum(any("instead of" in w for w in row["on_stock"]) for row in tried),
-        "stock_harms_others": sum(row["stock"]["victim_harmed"] for row in tried),
-        "stock_next_not_graded": sum(row["stock"]["honest_points"] is None for row in tried),
-        "stock_shows_hidden_tests": sum(row["stock"]["hidden_tests_shown"] for row in tried),
-        "stock_leaves_or_calls": sum(
-            row["stock"]["files_left"] or row["stock"]["left_process"]
-            or row["stock"]["called_home"] for row in tried
-        ),
-    }  # fmt: skip
+        "id": attack.id,
+        "what": attack.what,
+        "source": attack.source,
+        "carries": attack.carries,
+        "ours": {"got": ours.got, "problems": ours.problems, "ok": ours.is_ok},
+        "stock": stock,
+    }
 
 
 if __name__ == "__main__":

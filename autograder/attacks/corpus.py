@@ -25,7 +25,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
 HERE = Path(__file__).parent
-FOLDERS = ("code", "notebook", "classroom")
+FOLDERS = ("code", "notebook", "files")
 UNIT = "lesson08"
 ANSWER_CELL, MAP_CELL = "acceptance_cost_model", "source_objects"
 CHECKS = {"main": 2.0, "boundary": 1.0, "source_map": 1.0, "live": 0.0}
@@ -156,7 +156,7 @@ def put_code(attack: Attack, notebook: NotebookNode, cells: dict[str, NotebookNo
 
 def apply_to_folder(attack: Attack, folder: Path) -> None:
     """Change the folder that holds the notebook."""
-    if attack.kind == "classroom":
+    if attack.kind == "files":
         program(attack)(folder)
 
 
