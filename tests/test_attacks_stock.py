@@ -52,7 +52,7 @@ PLAIN = {"wrong": 0.0, "right": 3.0}
         (row(points=4.0), ["gains"]),
         (row("right", points=3.0), []),
         (row("right", points=1.0), ["loses"]),
-        (row("nothing", points=0.2), ["gains"]),
+        (row("own", points=0.2), []),
         (row(victim_harmed=True), ["others"]),
         (row(honest_points=None), ["next"]),
         (row(honest_points=0.0, called_home=True), ["next", "network"]),

@@ -47,7 +47,9 @@ PACKAGES = ("nbgrader", "nbconvert", "nbclient", "ipykernel", "ipython", "numpy"
 NOT_ON_STOCK = {
     "code/bombs_with_forks": "nothing there would stop it",
     "files/brings_a_bottomless_file": "would be copied to the disk",
+    "files/is_never_read_to_the_end": "reading a pipe has no end",
     "files/is_a_memory_bomb": "would take this machine's memory",
+    "notebook/is_slow_to_render": "acts on feedback, which is not part of this run",
     "code/leaves_the_sandbox": "there is none to leave",
     "code/passes_answers_on_2": "needs the first friend in the same class",
 }

@@ -4,7 +4,8 @@ A header is the file's docstring, a key and its text a line:
 
 what     one sentence
 source   where it was seen: a row of `sources` in waiting.yml, or "own"
-carries  the plain answer that the attack is added to: wrong (default), right, or nothing
+carries  the plain answer that the attack is added to: wrong (default), right, or own where it is
+         itself an answer, to be judged on its merits
 place    of a code attack: behind or before the answer in its cell, above (a cell of its own), map
 expect   the verdicts of main, boundary, source_map and live (`fail|invalid`: either),
          or `unreadable`
@@ -32,8 +33,9 @@ CHECKS = {"main": 2.0, "boundary": 1.0, "source_map": 1.0, "live": 0.0}
 PLACES = ("behind", "before", "above", "map")
 KEYS = {"what", "source", "carries", "place", "expect", "needs", "slow"}
 EXPECTED_OF_PLAIN = {"wrong": "fail fail fail fail", "right": "pass pass fail pass"}
+EXPECTED_OF_PLAIN["own"] = EXPECTED_OF_PLAIN["wrong"]
 # What the student would earn with the same answer and no attack.
-EARNED_BY_PLAIN = {"wrong": 0.0, "right": 3.0}
+EARNED_BY_PLAIN = {"wrong": 0.0, "right": 3.0, "own": 0.0}
 
 CHOOSE = """
 def choose_spec_method(methods, baseline_ms_per_token, memory_budget_gb):
@@ -59,7 +61,7 @@ def expected_tokens_per_round(conditional_acceptance):
         expected += survival
     return expected
 """
-PLAIN = {"wrong": WRONG + CHOOSE, "right": RIGHT + CHOOSE, "nothing": ""}
+PLAIN = {"wrong": WRONG + CHOOSE, "right": RIGHT + CHOOSE, "own": RIGHT + CHOOSE}
 
 
 class CorpusError(ValueError):
@@ -115,7 +117,7 @@ def read_attack(path: Path) -> Attack:
     carries, place = header.get("carries", "wrong"), header.get("place", "behind")
     if carries not in PLAIN or place not in PLACES:
         raise CorpusError(f"{path}: carries {carries!r} or place {place!r} is unknown")
-    expect = header.get("expect", EXPECTED_OF_PLAIN.get(carries, "")).split()
+    expect = header.get("expect", EXPECTED_OF_PLAIN[carries]).split()
     if expect != ["unreadable"] and len(expect) != len(CHECKS):
         raise CorpusError(f"{path}: expect needs {len(CHECKS)} verdicts, or `unreadable`")
     return Attack(

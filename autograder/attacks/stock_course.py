@@ -63,7 +63,7 @@ def source_notebook() -> NotebookNode:
     }
     answer = f"### BEGIN SOLUTION\n{PLAIN['right']}\n### END SOLUTION"
     nb = new_notebook(metadata={"kernelspec": kernelspec()})
-    nb.cells = [solution(ANSWER_CELL, answer)]
+    nb.cells = [read_only("setup", cells["setup"].source), solution(ANSWER_CELL, answer)]
     for name, points in CHECKS.items():
         if name == "source_map":
             nb.cells.append(solution(MAP_CELL, cells[MAP_CELL].source))
@@ -91,6 +91,11 @@ def grading(name: str, kind: str, **flags: bool | float) -> dict:
 
 def solution(name: str, source: str) -> NotebookNode:
     metadata = grading(name, "code", grade=False, solution=True, locked=False)
+    return new_code_cell(source, id=name, metadata=metadata)
+
+
+def read_only(name: str, source: str) -> NotebookNode:
+    metadata = grading(name, "code", grade=False, solution=False, locked=True)
     return new_code_cell(source, id=name, metadata=metadata)
 
 

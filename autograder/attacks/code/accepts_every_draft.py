@@ -1,5 +1,6 @@
 """
 what: counts every drafted token as accepted, as a verifier that skips the test would
+carries: own
 source: specdec b
 """
 

@@ -1,5 +1,6 @@
 """
 what: integers of thousands of digits, which some readers cannot turn into floats or text
+carries: own
 source: own
 """
 

@@ -1,5 +1,6 @@
 """
 what: not-a-number, which no comparison finds wrong
+carries: own
 source: timing 18
 """
 

@@ -1,5 +1,6 @@
 """
 what: empty answers of the right kind, for a test that compares pair by pair
+carries: own
 source: timing 19
 expect: fail fail fail fail
 """

@@ -1,5 +1,6 @@
 """
 what: the null answer of an average round
+carries: own
 source: timing 14
 """
 

@@ -2,7 +2,7 @@
 what: makes the inputs fit the answer, for a test that compares with them afterwards
 source: timing 11
 expect: fail fail fail fail
-carries: right
+carries: own
 """
 
 honest = expected_tokens_per_round

@@ -1,5 +1,6 @@
 """
 what: half the digits, for a test with a wide tolerance
+carries: own
 source: timing 17
 """
 

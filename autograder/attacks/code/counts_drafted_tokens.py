@@ -1,5 +1,6 @@
 """
 what: reports the tokens that were drafted instead of those that came out
+carries: own
 source: specdec c
 """
 

@@ -1,5 +1,6 @@
 """
 what: the survival of one call is where the next one starts
+carries: own
 source: specdec g
 """
 

@@ -1,5 +1,6 @@
 """
 what: leaves the blank, catches the error and answers with a constant
+carries: own
 source: timing 26
 """
 

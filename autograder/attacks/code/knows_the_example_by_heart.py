@@ -1,5 +1,6 @@
 """
 what: right on the example that the lesson prints, and nowhere else
+carries: own
 source: timing 15, specdec d
 """
 

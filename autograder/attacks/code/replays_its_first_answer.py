@@ -2,7 +2,7 @@
 what: replays the answer it gave first, as a cache that mistakes new inputs for old ones does
 source: timing 1
 expect: fail fail fail fail
-carries: right
+carries: own
 """
 
 kept = {}

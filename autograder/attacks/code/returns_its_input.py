@@ -1,5 +1,6 @@
 """
 what: hands back what it was given
+carries: own
 source: timing 13
 expect: fail fail fail fail
 """

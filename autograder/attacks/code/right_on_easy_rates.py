@@ -1,5 +1,6 @@
 """
 what: a formula that holds only where all rates are equal
+carries: own
 source: timing 16
 """
 

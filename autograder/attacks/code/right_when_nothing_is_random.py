@@ -1,5 +1,6 @@
 """
 what: right where each token is surely accepted or surely not, as a greedy test would have it
+carries: own
 source: specdec f
 """
 

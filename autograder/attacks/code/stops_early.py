@@ -1,5 +1,6 @@
 """
 what: looks at two positions and hopes that the draft is short
+carries: own
 source: specdec e
 """
 
