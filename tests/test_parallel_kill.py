@@ -1,7 +1,8 @@
 """Kill the grading at any moment and start it again: nothing lost, nothing twice, the same grades.
 
-The clock that decides when is the process's own: it counts what it opens, renames, removes and
-says to the database, so that a kill falls between any two writes, on a fast machine and a slow one.
+The clock that decides when is the process's own: it counts what it opens, renames and removes in
+the classroom and says to the database, so that a kill falls between any two writes, on a fast
+machine and a slow one.
 """
 
 import json
@@ -36,7 +37,14 @@ import autograder.submissions
 
 figures._measure, figures.CACHE = fixed_figures, Path(sys.argv[1])
 last, count = int(sys.argv[2]), 0
-EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "subprocess.Popen"}
+EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod"}
+here = os.path.realpath(os.environ["CLASSROOM"])
+
+def heard(event, args):
+    # In the classroom only: what else is opened depends on the machine and on who judges.
+    if event in EVENTS and isinstance(args[0], (str, os.PathLike)):
+        if os.path.abspath(os.fspath(args[0])).startswith(here):
+            tick()
 
 def tick(*_):
     global count
@@ -44,7 +52,7 @@ def tick(*_):
     if count == last:
         os.kill(os.getpid(), signal.SIGKILL)
 
-sys.addaudithook(lambda event, _: event in EVENTS and tick())
+sys.addaudithook(heard)
 for event in ("before_cursor_execute", "commit"):
     sqlalchemy.event.listen(sqlalchemy.Engine, event, tick)
 status = main(["autograde", *sys.argv[3:]])
@@ -133,7 +141,7 @@ def undisturbed(term, tmp_path_factory):
     """(state, ticks) of a run that nobody killed."""
     room = copy_of(term, tmp_path_factory.mktemp("undisturbed") / "class")
     code, ticks, _ = grade(room)
-    assert code == 0 and ticks > 500
+    assert code == 0 and ticks > 300
     return state(room), ticks
 
 
@@ -171,19 +179,16 @@ def test_a_killed_run_goes_on(term, undisturbed, tmp_path, part):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize("part", points(20))
-def test_a_run_killed_at_twenty_points_goes_on(term, undisturbed, tmp_path, part, jobs):
-    # With two jobs much of the work is elsewhere, and the same ticks come in another order.
-    part *= 1.0 if jobs == 1 else 0.8
-    kill_and_go_on(term, undisturbed, tmp_path / "class", part, jobs)
+@pytest.mark.parametrize(("number", "part"), list(enumerate(points(20))))
+def test_a_run_killed_at_twenty_points_goes_on(term, undisturbed, tmp_path, number, part):
+    kill_and_go_on(term, undisturbed, tmp_path / "class", part, jobs=1 + number % 2)
 
 
 def test_no_judge_outlives_its_grader(term, tmp_path, monkeypatch):
     room = copy_of(term, tmp_path / "class")
     mark = f"KILL_TEST={tmp_path.name}"
     monkeypatch.setenv(*mark.split("="))
-    assert grade(room, 800, jobs=2)[0] == -signal.SIGKILL
+    assert grade(room, 200, jobs=2)[0] == -signal.SIGKILL
     for _ in range(300):
         left = processes_with(mark)
         if not left:
