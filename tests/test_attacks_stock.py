@@ -74,6 +74,8 @@ def test_the_tables_count_what_was_tried_on_both():
     report = {"plain_on_stock": PLAIN, "rows": rows}
     assert "| earns points that it did not earn | 1 / 3 | 0 / 3 |" in table.counts(report, "en")
     assert "| 连上网络 | 0 / 3 | 1 / 3 |" in table.counts(report, "zh")
+    rows[2]["ours"] = {"ok": True, "problems": [], "got": "0 points: unreadable"}
+    assert "| stays ungraded until a person looks | 0 / 3 | 1 / 3 |" in table.counts(report, "en")
     (line,) = table.details(report).splitlines()[2:]
     assert "a&#124;b | 4 of 4 points, 0 deserved | 0 points: fail |" in line
 

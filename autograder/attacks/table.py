@@ -10,13 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from autograder.attacks.run import UNREADABLE
+
 Report = dict[str, Any]
 
 HARMS = {
     "gains": ("earns points that it did not earn", "得到不该得的分"),
     "loses": ("costs a right answer its points", "使正确答案失分"),
     "others": ("changes another student's marks or files", "改动其他学生的成绩或文件"),
-    "next": ("leaves the next student ungraded", "使下一个学生没有成绩"),
+    "next": (
+        "leaves the next student without marks or with wrong ones",
+        "使下一个学生没有成绩或成绩有误",
+    ),
     "left": ("leaves a file or a process", "留下文件或进程"),
     "network": ("reaches the network", "连上网络"),
     "person": ("stays ungraded until a person looks", "在人工处理之前没有成绩"),
@@ -88,9 +93,9 @@ def harms(report: Report, row: dict[str, Any]) -> dict[str, str]:
 
 
 def our_harms(row: dict[str, Any]) -> set[str]:
-    """The same for our grader: anything that is not exactly as expected counts."""
+    """The same for our grader: what waits, and anything that is not exactly as expected."""
     if row["ours"]["ok"]:
-        return set()
+        return {"person"} if row["ours"]["got"].endswith(UNREADABLE) else set()
     kinds = {"marks of others": "others", "files of others": "others", "network": "network"}
     named = {kinds.get(text.split(":")[0], "left") for text in row["ours"]["problems"]}
     return named or {"gains"}
