@@ -52,7 +52,12 @@ def tiny_samples(count=64, prompt_len=6, num_new=24):
 
 
 TINY = TrainSettings(
-    num_tokens=16_000, draft_vocab_size=97, learning_rate=3e-3, num_warmup=500, num_unrolled=3
+    num_tokens=16_000,
+    draft_vocab_size=97,
+    batch_size=8,
+    learning_rate=3e-3,
+    num_warmup=500,
+    num_unrolled=3,
 )
 
 

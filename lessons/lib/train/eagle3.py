@@ -34,9 +34,9 @@ class TrainSettings:
 
     num_tokens: int
     draft_vocab_size: int = 16_384
-    batch_size: int = 8  # texts
+    batch_size: int = 4  # texts; small, since tokens are scarcer than steps
     learning_rate: float = 6e-4
-    num_warmup: int = 16_000
+    num_warmup: int = 8_000
     decay_share: float = 0.4  # the last part, in which the rate falls to zero
     num_unrolled: int = 4
     unrolled_share: float = 0.34  # of the positions, drawn anew each batch, that go beyond step 0
