@@ -84,10 +84,12 @@ class HalfRight:
         self.forget = proposer.forget
 
     def propose(self, context_ids, num_draft_tokens):
-        drafts = self._propose(context_ids, num_draft_tokens).token_ids
+        proposal = self._propose(context_ids, num_draft_tokens)
+        drafts = proposal.token_ids
         truth = self._text[len(context_ids) :][: len(drafts)]
         num_true = random.Random(f"{self._seed} {len(context_ids)}").randint(0, len(truth))
-        return DraftProposal(truth[:num_true] + drafts[num_true:])
+        mixed = truth[:num_true] + drafts[num_true:]
+        return DraftProposal(mixed, confidences=proposal.confidences)
 
 
 class BlockCase(Case):

@@ -11,8 +11,11 @@ import torch
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.dflash import DFlashProposer
 from lessons.lib.draft.dspark import DSparkProposer
+from lessons.lib.draft.dspark_budget import BudgetRule
+from lessons.lib.draft.dspark_planner import VerifyPlanner
 from lessons.lib.engine import Engine
 from lessons.lib.model.loader import load_model
+from lessons.lib.pacing import Pacing
 from lessons.lib.sampling import logits_to_probs
 from lessons.lib.verify import verify_sampled
 from tests.block_kit import block_net, informed
@@ -95,21 +98,31 @@ def test_a_law_that_forgets_the_token_before_is_caught():
     assert total_variation(round_law("dspark", forgetful), law_of_pairs(target_law)) > 1e-3
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_engine_draws_from_the_law_of_the_target(kind):
-    engine = Engine(*four_words(), max_running=64, shares_prefixes=False)
+def tight_plans():
+    """A full batch shares a budget that half of its drafts do not fit into."""
+    rule = BudgetRule(lambda _batch, rows: 128 + rows**2 / 128)  # best at 128 rows
+    return Pacing(verify_planner=VerifyPlanner(rule))
+
+
+@pytest.mark.parametrize(
+    "kind, make_pacing", [("dflash", Pacing), ("dspark", Pacing), ("dspark", tight_plans)]
+)
+def test_the_engine_draws_from_the_law_of_the_target(kind, make_pacing):
+    pacing = make_pacing()
+    engine = Engine(*four_words(), max_running=64, shares_prefixes=False, pacing=pacing)
     counts = torch.zeros(VOCABULARY, VOCABULARY, dtype=torch.float64)
-    num_accepted = 0
+    num_accepted = num_short = 0
     for seed in range(1, 301):
         sampling = SamplingParams(SAMPLING.temperature, seed=seed)
-        settings = dict(proposer=proposer_of(kind, sampling), depth=3, ignore_eos=True)
+        settings = dict(proposer=proposer_of(kind, sampling), depth=2, ignore_eos=True)
         engine.add_request(PROMPT, 4, sampling, request_id=str(seed), **settings)
     while engine.has_work:
         for name in engine.step().finished:
             result = engine.take_result(name)
             counts[tuple(result.token_ids[1:3])] += 1
             num_accepted += sum(r.accepted for r in result.rounds)
+            num_short += result.rounds[0].proposed < 2  # 4 tokens leave room for two
     first = target_law()
     later = torch.stack([law_of_pairs(lambda p, a=a: target_law((a, *p))) for a in range(4)])
-    assert num_accepted > 100
+    assert num_accepted > 50 and (num_short > 30) == (make_pacing is tight_plans)
     assert chi_square_p_value(counts.flatten(), first @ later) > 1e-3

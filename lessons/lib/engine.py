@@ -23,6 +23,7 @@ from lessons.lib.model.features import FeatureCapture
 from lessons.lib.model.graphed import GraphedForward
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.model.tokenizer import Tokenizer
+from lessons.lib.pacing import Pacing
 from lessons.lib.scheduler import Scheduler
 from lessons.lib.sequence import GenerationResult, Request, check_request
 from lessons.lib.tree import DraftTree
@@ -46,11 +47,12 @@ class Engine:
         max_running: int = 16,
         token_budget: int = 512,
         shares_prefixes: bool = True,
+        pacing: Pacing | None = None,
     ) -> None:
         """num_kv_tokens: room of the KV pool, default the model's context but 8192 to 32768.
         At most max_running requests decode at a time; a forward has at most token_budget rows, so
         longer prompts are prefilled in chunks. shares_prefixes: requests whose texts begin alike
-        compute that part once.
+        compute that part once. pacing: decides per batch how much is drafted and verified.
         """
         if max_running < 1 or token_budget < 1:
             raise InputError(
@@ -68,6 +70,7 @@ class Engine:
         self._scheduler = Scheduler(self.pool, max_running, token_budget, shares_prefixes)
         self._token_budget = token_budget
         self._shares_prefixes = shares_prefixes
+        self._pacing = pacing or Pacing()
         self._requests: dict[str, Request] = {}
         self._num_added = 0
         self._graphs = GraphedForward(model, self.pool, max_running) if has_graphs else None
@@ -190,7 +193,7 @@ class Engine:
         for request, _ in work:
             request.started_at = request.started_at or clock.started
         clock.lap("rest")
-        turns = [Turn.take(request, rows) for request, rows in work]
+        turns = self._pacing.take(work)
         clock.lap("draft")
         rows = [(turn.request.kv, turn.tree) for turn in turns]
         batch = prepare_batch(self.pool, rows, [turn.num_logits for turn in turns])
@@ -203,6 +206,7 @@ class Engine:
         verified = self._accept(turns, logits)
         clock.lap("accept")
         emitted = self._commit(turns, verified, capture)
+        self._pacing.observe(turns, emitted)
         clock.lap("commit")
         page_bytes = self.pool.page_size * self.pool.bytes_per_token
         preempted = tuple(self._scheduler.preempted)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from kernels.graphs import GraphKey
 from lessons.lib.config import ModelConfig
+from lessons.lib.draft.dspark_planner import VerifyLength
 from lessons.lib.draft.proposer import DraftProposal
 from lessons.lib.metrics import RoundRecord, StepClock, StepRecord
 from lessons.lib.model.features import FeatureCapture
@@ -30,19 +31,28 @@ class Turn:
     num_logits: int
 
     @classmethod
-    def take(cls, request: Request, num_rows: int) -> Turn:
-        """At most num_rows tokens of the prompt, or else a proposal behind the last token."""
+    def take(cls, request: Request, num_rows: int, max_depth: int | None = None) -> Turn:
+        """At most num_rows tokens of the prompt, or else a proposal behind the last token, of at
+        most max_depth drafts where that is given."""
         if request.num_prefill:
             start = request.kv.length
             chunk = request.token_ids[start : start + num_rows]
             ends_prompt = start + num_rows == len(request.token_ids)
             return cls(request, DraftTree.chain(chunk), None, int(ends_prompt))
         proposal, limit = DraftProposal([]), request.num_draft_tokens
+        limit = limit if max_depth is None else min(limit, max_depth)
         if request.proposer is not None and limit:
             proposal = request.proposer.propose(request.token_ids, limit)
             assert len(proposal.token_ids) <= limit, f"{len(proposal.token_ids)} drafts of {limit}"
         tree = proposal.to_tree(request.token_ids[-1])
         return cls(request, tree, proposal, tree.num_nodes)
+
+    def shortened(self, length: VerifyLength) -> Turn:
+        """The same chain with fewer drafts to compute, and fewer yet that may be accepted."""
+        assert self.proposal is not None
+        tree = self.proposal.head(length.num_rows).to_tree(self.tree.token_ids[0])
+        acceptable = self.proposal.head(length.num_acceptable)
+        return replace(self, tree=tree, proposal=acceptable, num_logits=tree.num_nodes)
 
     def verify(self, logits: torch.Tensor, target_token_ids: torch.Tensor) -> TreeVerification:
         """The tokens it yields and the path that stays; for the end of a prompt the first token.
@@ -53,9 +63,9 @@ class Turn:
         if proposal is None:
             proposal, tree = DraftProposal([]), DraftTree.chain(tree.token_ids[-1:])
         request, position = self.request, len(self.request.token_ids)
-        return verify_round(
-            proposal, tree, logits, target_token_ids, request.sampling, request.random, position
-        )
+        num_read = 1 + len(proposal.token_ids)  # rows behind what may be accepted go unread
+        rows = logits[:num_read], target_token_ids[:num_read]
+        return verify_round(proposal, tree, *rows, request.sampling, request.random, position)
 
     def path(self, outcome: TreeVerification | None, emitted: int) -> Sequence[int]:
         """Rows whose KV stays: all of a chunk, of a round as many as tokens were emitted."""

@@ -13,12 +13,14 @@ from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, TypeVar
 
 from kernels.runtime import InputError
 from lessons.lib.cost import survival_curve
 from lessons.lib.draft.dspark_budget import BudgetRule, allocate
 
 DELAY = 2  # steps between a confidence and the first budget it may enter
+Key = TypeVar("Key", bound=Hashable)
 Confidences = Sequence[float]  # c_1, c_2, ... of one block: chance of each, given those before
 
 
@@ -47,7 +49,7 @@ class ConfidenceRing:
     def __init__(self) -> None:
         self._steps: deque[dict[Hashable, Confidences]] = deque(maxlen=DELAY)
 
-    def push(self, confidences: Mapping[Hashable, Confidences]) -> None:
+    def push(self, confidences: Mapping[Any, Confidences]) -> None:
         """One step is drafted; the oldest one is forgotten."""
         self._steps.append(dict(confidences))
 
@@ -63,19 +65,19 @@ class VerifyPlanner:
     def __init__(self, rule: BudgetRule, mode: VerifyMode = VerifyMode.COMPACT) -> None:
         """rule: its step times must cover every batch and budget that may come."""
         self._rule = rule
-        self._mode = mode
+        self.mode = mode
         self._ring = ConfidenceRing()
 
-    def plan(self, blocks: Mapping[Hashable, Confidences | None]) -> dict[Hashable, VerifyLength]:
+    def plan(self, blocks: Mapping[Key, Confidences | None]) -> dict[Key, VerifyLength]:
         """blocks: for each request the confidences of the block it just drafted.
 
         InputError where a block has none: without a confidence head only `static` is possible.
         """
-        confidences: dict[Hashable, Confidences] = {}
+        confidences: dict[Key, Confidences] = {}
         for request, block in blocks.items():
             if block is None:
                 raise InputError(
-                    f"verify mode {self._mode} needs confidences, the drafter gives none; "
+                    f"verify mode {self.mode} needs confidences, the drafter gives none; "
                     "use mode static or a drafter with a confidence head"
                 )
             confidences[request] = block
@@ -86,13 +88,13 @@ class VerifyPlanner:
             for (request, block), number in zip(confidences.items(), admitted, strict=True)
         }
 
-    def _admit(self, confidences: Mapping[Hashable, Confidences]) -> list[int]:
-        if self._mode is VerifyMode.STATIC or not confidences:
+    def _admit(self, confidences: Mapping[Any, Confidences]) -> list[int]:
+        if self.mode is VerifyMode.STATIC or not confidences:
             return [len(block) for block in confidences.values()]
         old = [self._ring.stale(request, len(block)) for request, block in confidences.items()]
         budget = self._rule.best_budget([survival_curve(block) for block in old])
         return allocate([survival_curve(block) for block in confidences.values()], budget)
 
     def _length(self, drafted: int, admitted: int) -> VerifyLength:
-        computed = admitted if self._mode is VerifyMode.COMPACT else drafted
+        computed = admitted if self.mode is VerifyMode.COMPACT else drafted
         return VerifyLength(computed, admitted)
