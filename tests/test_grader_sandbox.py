@@ -193,7 +193,7 @@ def write(path):
         "/etc/shadow",
         "/etc/passwd",
         "/home",
-        "/root/.ssh",
+        str(Path.home() / ".ssh"),
     ]
     with started(source, "bubblewrap") as box:
         assert box.call("f", paths).value == [False] * len(paths)
