@@ -10,7 +10,8 @@ import torch.nn.functional as F
 
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
-from lessons.lib.draft.dflash_net import DFlashConfig, DFlashNet, KeyValue
+from lessons.lib.draft.decoder import KeyValue
+from lessons.lib.draft.dflash_net import DFlashConfig, DFlashNet
 from lessons.lib.draft.net_file import load_weights, read_config, save_net
 from lessons.lib.draft.proposer import DraftProposal
 from lessons.lib.model.llama import LlamaModel

@@ -14,15 +14,13 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from kernels.runtime import InputError
 from lessons.lib.config import ModelConfig
+from lessons.lib.draft.decoder import DecoderLayer, KeyValue, attend
 from lessons.lib.model.features import check_layer_ids
-from lessons.lib.model.llama import rope_tables, rotate
-
-KeyValue = tuple[torch.Tensor, torch.Tensor]  # both [..., positions, kv_heads, head_dim]
+from lessons.lib.model.llama import rope_tables
 
 
 def dflash_layers(num_layers: int, count: int) -> tuple[int, ...]:
@@ -71,27 +69,7 @@ class DFlashConfig:
         check_layer_ids(self.feature_layers, target.num_layers)
 
 
-class _Attention(nn.Module):
-    def __init__(self, body: ModelConfig) -> None:
-        super().__init__()
-        hidden, head_dim = body.hidden_size, body.head_dim
-        self.body = body
-        self.q_proj = nn.Linear(hidden, body.num_heads * head_dim, bias=False)
-        self.k_proj = nn.Linear(hidden, body.num_kv_heads * head_dim, bias=False)
-        self.v_proj = nn.Linear(hidden, body.num_kv_heads * head_dim, bias=False)
-        self.o_proj = nn.Linear(body.num_heads * head_dim, hidden, bias=False)
-        if body.has_qk_norm:
-            self.q_norm = nn.RMSNorm(head_dim, body.rms_norm_eps)
-            self.k_norm = nn.RMSNorm(head_dim, body.rms_norm_eps)
-
-    def key_value(self, rows: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> KeyValue:
-        """Of context and block alike. rows [..., n, hidden]."""
-        key = self.k_proj(rows).unflatten(-1, (-1, self.body.head_dim))
-        if self.body.has_qk_norm:
-            key = self.k_norm(key)
-        value = self.v_proj(rows).unflatten(-1, (-1, self.body.head_dim))
-        return rotate(key, cos, sin), value
-
+class _Layer(DecoderLayer):
     def forward(
         self,
         rows: torch.Tensor,
@@ -100,45 +78,11 @@ class _Attention(nn.Module):
         sin: torch.Tensor,
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
-        query = self.q_proj(rows).unflatten(-1, (-1, self.body.head_dim))
-        if self.body.has_qk_norm:
-            query = self.q_norm(query)
-        block = self.key_value(rows, cos, sin)
+        normed = self.input_layernorm(rows)
+        query = self.self_attn.query(normed, cos, sin)
+        block = self.self_attn.key_value(normed, cos, sin)
         key, value = (torch.cat(pair, -3) for pair in zip(context, block, strict=True))
-        query, key, value = (t.transpose(-3, -2) for t in (rotate(query, cos, sin), key, value))
-        mixed = F.scaled_dot_product_attention(query, key, value, mask, enable_gqa=True)
-        return self.o_proj(mixed.transpose(-3, -2).flatten(-2))
-
-
-class _Mlp(nn.Module):
-    def __init__(self, body: ModelConfig) -> None:
-        super().__init__()
-        self.gate_proj = nn.Linear(body.hidden_size, body.intermediate_size, bias=False)
-        self.up_proj = nn.Linear(body.hidden_size, body.intermediate_size, bias=False)
-        self.down_proj = nn.Linear(body.intermediate_size, body.hidden_size, bias=False)
-
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        return self.down_proj(F.silu(self.gate_proj(rows)) * self.up_proj(rows))
-
-
-class _Layer(nn.Module):
-    def __init__(self, body: ModelConfig) -> None:
-        super().__init__()
-        self.input_layernorm = nn.RMSNorm(body.hidden_size, body.rms_norm_eps)
-        self.self_attn = _Attention(body)
-        self.post_attention_layernorm = nn.RMSNorm(body.hidden_size, body.rms_norm_eps)
-        self.mlp = _Mlp(body)
-
-    def forward(
-        self,
-        rows: torch.Tensor,
-        context: KeyValue,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
-        mask: torch.Tensor | None,
-    ) -> torch.Tensor:
-        rows = rows + self.self_attn(self.input_layernorm(rows), context, cos, sin, mask)
-        return rows + self.mlp(self.post_attention_layernorm(rows))
+        return self.finish(rows, attend(query, key, value, mask))
 
     def key_value(self, rows: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> KeyValue:
         """Of the context's rows, which pass no norm of the layer."""

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 
-from kernels.draft_topk import draft_topk
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.beam_tree import BeamTree
+from lessons.lib.draft.chain import draft_chain
 from lessons.lib.draft.draft_kv import DraftKV
 from lessons.lib.draft.eagle3_net import Eagle3Net
 from lessons.lib.draft.proposer import DraftProposal
-from lessons.lib.sampling import SeededRandom, logits_to_probs
+from lessons.lib.sampling import SeededRandom
 
 
 class Eagle3Proposer:
@@ -46,7 +46,6 @@ class Eagle3Proposer:
         self._sampling = sampling or SamplingParams()
         self._random = SeededRandom(self._sampling.seed, is_draft=True)
         self._width, self._num_levels = width, num_levels
-        self._d2t = net.d2t
         self._weight_bytes = sum(p.numel() * p.element_size() for p in net.parameters())
         self.forget()
 
@@ -91,8 +90,7 @@ class Eagle3Proposer:
         self._last_hidden: torch.Tensor | None = None
 
     def _restart(self) -> None:
-        target = self._net.config.target
-        self._kv = DraftKV(target.num_kv_heads, target.head_dim, self._embedding)
+        self._kv = DraftKV(*self._net.kv_shape, self._embedding)
         self._waiting: list[tuple[torch.Tensor, list[int]]] = []
 
     def _extend(self) -> torch.Tensor:
@@ -122,48 +120,39 @@ class Eagle3Proposer:
         self.num_passes += 1
         device = hidden.device
         embeds = F.embedding(torch.tensor(token_ids, device=device), self._embedding)
-        query, key, value = self._net.project(embeds, hidden, positions.to(device))
+        rows, query, key, value = self._net.project(embeds, hidden, positions.to(device))
         self._kv.append(key, value)
         mixed = self._kv.attend(query, seen, query.shape[-1] ** -0.5)
-        return self._net.finish(hidden, mixed)
+        return self._net.finish(rows, mixed)
 
     def _next(self, token_id: int, hidden: torch.Tensor) -> torch.Tensor:
         """One step of a chain, which sees everything before it."""
         return self._pass([token_id], hidden, torch.tensor([self._kv.length]), None)
 
-    def _topk(self, hidden: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """(log_probs, target ids) [n, count] of the likeliest tokens behind each row."""
-        return draft_topk(self._net.norm(hidden), self._net.lm_head.weight, self._d2t, count)
-
     def _draft_chain(self, hidden: torch.Tensor, count: int) -> DraftProposal:
-        tokens = [int(self._topk(hidden, 1)[1])]
+        tokens = [int(self._net.top_k(hidden, 1)[1])]
         while len(tokens) < count:
             hidden = self._next(tokens[-1], hidden)
-            tokens.append(int(self._topk(hidden, 1)[1]))
+            tokens.append(int(self._net.top_k(hidden, 1)[1]))
         return DraftProposal(tokens)
 
     def _draw_chain(self, hidden: torch.Tensor, count: int) -> DraftProposal:
         """Tokens drawn from the drafter's law under the request's own temperature and filters."""
-        first = self._kv.length + 1  # the index of the first guess in the text
-        laws = [self._law(hidden)]
-        tokens = [self._random.draw(laws[0], first)]
-        while len(tokens) < count:
-            hidden = self._next(tokens[-1], hidden)
-            laws.append(self._law(hidden))
-            tokens.append(self._random.draw(laws[-1], first + len(tokens)))
-        return DraftProposal(tokens, torch.stack(laws))
 
-    def _law(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Law over the target's vocabulary [vocab]; nothing outside the draft vocabulary."""
-        full = hidden.new_full((self._embedding.shape[0],), -torch.inf)
-        full[self._net.target_ids] = self._net.logits(hidden)[0]
-        return logits_to_probs(full, self._sampling)
+        def following(token_id: int) -> torch.Tensor:
+            nonlocal hidden
+            hidden = self._next(token_id, hidden)
+            return self._net.target_logits(hidden)[0]
+
+        first = self._net.target_logits(hidden)[0]
+        settings = self._sampling, self._random, self._kv.length + 1
+        return draft_chain(first, following, count, *settings)
 
     def _draft_tree(self, hidden: torch.Tensor, num_nodes: int) -> DraftProposal:
         """Level by level; a row sees the committed positions, its ancestors and itself."""
-        width = min(self._width, len(self._d2t))
+        width = min(self._width, len(self._net.d2t))
         tree, known = BeamTree(width), self._kv.length
-        tree.expand(*self._topk(hidden, width))
+        tree.expand(*self._net.top_k(hidden, width))
         hidden = hidden.expand(len(tree.beam), -1)
         guessed = torch.zeros(len(tree.beam), 0, dtype=torch.bool)  # rows of guesses each one sees
         for level in range(min(self._num_levels, num_nodes) - 1):
@@ -172,7 +161,7 @@ class Eagle3Proposer:
             seen = torch.cat([torch.ones(rows, known, dtype=torch.bool), guessed], 1)
             positions = torch.full((rows,), known + level)
             hidden = self._pass(tree.beam_tokens, hidden, positions, seen.to(hidden.device))
-            tree.expand(*self._topk(hidden, width))
+            tree.expand(*self._net.top_k(hidden, width))
             parents = torch.tensor(tree.beam_parents(previous))
             hidden, guessed = hidden[parents.to(hidden.device)], guessed[parents]
         return tree.select(num_nodes)

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from kernels.draft_topk import draft_topk
 from kernels.runtime import InputError
 from lessons.lib.config import ModelConfig
 from lessons.lib.model.features import eagle3_layers
@@ -73,14 +74,20 @@ class Eagle3Net(nn.Module):
         """Target id of every draft id [draft_vocab] int64."""
         return self.d2t + torch.arange(len(self.d2t), device=self.d2t.device)
 
+    @property
+    def kv_shape(self) -> tuple[int, int]:
+        """KV heads and their size."""
+        return self.config.target.num_kv_heads, self.config.target.head_dim
+
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
         """Target features [..., 3 * hidden] -> g [..., hidden]."""
         return self.fc(features)
 
     def project(
         self, embeds: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """embeds (of token t + 1), hidden (g_t) [n, hidden], positions (t) [n] -> query, key, value
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """embeds (of token t + 1), hidden (g_t) [n, hidden], positions (t) [n] -> the residual
+        stream [n, hidden], which is g_t itself, not its norm; query, key, value
         [n, (kv_)heads, head_dim], turned."""
         target = self.config.target
         heads, kv_heads = target.num_heads, target.num_kv_heads
@@ -90,18 +97,28 @@ class Eagle3Net(nn.Module):
         cos, sin = self.cos[positions, None], self.sin[positions, None]
         query_key = rotate(query_key, cos.to(query_key.dtype), sin.to(query_key.dtype))
         query, key = query_key.split([heads, kv_heads], dim=-2)
-        return query, key, value
+        return hidden, query, key, value
 
-    def finish(self, hidden: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
-        """hidden (g_t) [n, hidden] and what attention gave [n, heads * head_dim] -> the output row,
-        which is also the next row's hidden. The residual is g_t itself, not its norm."""
-        hidden = hidden + self.o_proj(mixed)
-        gate, up = self.gate_up(self.post_attention_layernorm(hidden)).chunk(2, dim=-1)
-        return hidden + self.down_proj(F.silu(gate) * up)
+    def finish(self, rows: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
+        """The residual stream [n, hidden] and what attention gave [n, heads * head_dim] -> the
+        output row, which is also the next row's hidden."""
+        rows = rows + self.o_proj(mixed)
+        gate, up = self.gate_up(self.post_attention_layernorm(rows)).chunk(2, dim=-1)
+        return rows + self.down_proj(F.silu(gate) * up)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Output rows [n, hidden] -> logits over the draft vocabulary [n, draft_vocab]."""
         return self.lm_head(self.norm(hidden))
+
+    def top_k(self, hidden: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """(log_probs, target ids) [n, count] of the likeliest tokens behind output rows."""
+        return draft_topk(self.norm(hidden), self.lm_head.weight, self.d2t, count)
+
+    def target_logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Output rows [n, hidden] -> logits [n, vocab]; nothing outside the draft vocabulary."""
+        full = hidden.new_full((len(hidden), self.config.target.vocab_size), -torch.inf)
+        full[:, self.target_ids] = self.logits(hidden)
+        return full
 
     def to_tensors(self) -> dict[str, torch.Tensor]:
         """Weights under the names of the authors' checkpoints."""

@@ -32,12 +32,12 @@ def unroll(
     tokens, num_positions = batch.token_ids, batch.token_ids.shape[1]
     every = torch.arange(num_positions, device=tokens.device)
     hidden = net.fuse(batch.features.to(net.fc.weight.dtype))
-    query, key, value = net.project(_embed(embedding, tokens, every + 1), hidden, every)
+    rows, query, key, value = net.project(_embed(embedding, tokens, every + 1), hidden, every)
     heads_first = [part.transpose(1, 2) for part in (query, key, value)]
     mixed = F.scaled_dot_product_attention(
         heads_first[0], heads_first[1], heads_first[2], is_causal=True, enable_gqa=True
     )
-    hidden = net.finish(hidden, mixed.transpose(1, 2).flatten(2))
+    hidden = net.finish(rows, mixed.transpose(1, 2).flatten(2))
     yield every, hidden
     starts = every if starts is None else starts.to(tokens.device)
     hidden = hidden[:, starts]
@@ -45,9 +45,9 @@ def unroll(
     own: list[tuple[torch.Tensor, torch.Tensor]] = []
     for step in range(1, num_steps):
         embeds = _embed(embedding, tokens, starts + 1 + step)
-        query, own_key, own_value = net.project(embeds, hidden, starts + step)
+        rows, query, own_key, own_value = net.project(embeds, hidden, starts + step)
         own.append((own_key, own_value))
-        hidden = net.finish(hidden, _attend(query, key, value, seen, own))
+        hidden = net.finish(rows, _attend(query, key, value, seen, own))
         yield starts, hidden
 
 
