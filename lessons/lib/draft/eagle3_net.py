@@ -160,18 +160,18 @@ class Eagle3Net(nn.Module):
         copies = {
             self.hidden_norm.weight: layer.attn_norm,
             self.input_layernorm.weight: model.layers[0].attn_norm,
-            self.o_proj.weight: layer.attn_out,
+            self.o_proj.weight: layer.attn_out.to_dense(),
             self.post_attention_layernorm.weight: layer.mlp_norm,
-            self.gate_up.weight: layer.gate_up,
-            self.down_proj.weight: layer.down,
+            self.gate_up.weight: layer.gate_up.to_dense(),
+            self.down_proj.weight: layer.down.to_dense(),
             self.norm.weight: model.final_norm,
             self.lm_head.weight: model.lm_head[self.target_ids.to(model.device)],
         }
         with torch.no_grad():
             for own, weight in copies.items():
                 own.copy_(weight)
-            self.qkv.weight[:, hidden:].copy_(layer.qkv)
-            self.qkv.weight[:, :hidden].copy_(model.layers[0].qkv)
+            self.qkv.weight[:, hidden:].copy_(layer.qkv.to_dense())
+            self.qkv.weight[:, :hidden].copy_(model.layers[0].qkv.to_dense())
             self.fc.weight.mul_(0.1)
             self.fc.weight[:, -hidden:] += torch.eye(hidden)
 

@@ -2,8 +2,9 @@
 
 One forward serves prefill, decode and verification of a whole batch: a prompt chunk is a chain, a
 decode step a tree of one node.
-Weights are held fused (q, k, v in one matrix; gate and up in one) because at batch 1 a step is
-bounded by the number of operators, not by arithmetic.
+Weights are held fused (q, k, v in one matrix; gate and up in one) because a small product is paid
+by the call, and packed where the device has a layout that is read faster (`kernels.linear`, which
+tells where the time of a step goes).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from kernels.kv_pool import KVPool, RollbackPolicy
+from kernels.linear import linear, pack
 from kernels.tree_attention import plan_for, tree_attention
 from lessons.lib.config import ModelConfig, RopeScaling
 from lessons.lib.model.batch import ForwardBatch
@@ -24,7 +26,8 @@ from lessons.lib.model.features import FeatureCapture
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """Weights of one decoder layer, [out, in]; the two head norms exist in Qwen3 only."""
+    """Weights of one decoder layer, [out, in], the matrices as `pack` lays them out; the two head
+    norms exist in Qwen3 only."""
 
     attn_norm: torch.Tensor  # [hidden]
     qkv: torch.Tensor  # [(heads + 2 kv_heads) * head_dim, hidden]
@@ -53,6 +56,7 @@ class LlamaModel:
         self.layers = layers
         self.final_norm = final_norm
         self.lm_head = lm_head
+        self._packed_head = pack(lm_head)  # drafters read the plain one
         self._cos, self._sin = rope_tables(config, embedding.dtype, embedding.device)
 
     @property
@@ -105,13 +109,13 @@ class LlamaModel:
             query, key, value = self._project(hidden, layer, cos, sin)
             pool.write_kv(index, batch.slot_mapping, key, value)
             mixed = attend(query, pool.k[index], pool.v[index])
-            hidden = hidden + F.linear(mixed.flatten(1), layer.attn_out)
+            hidden = hidden + linear(mixed.flatten(1), layer.attn_out)
             hidden = hidden + self._mlp(hidden, layer)
         if capture is not None:
             capture.keep(len(self.layers), hidden)
         if batch.logit_rows is not None:
             hidden = hidden[batch.logit_rows]
-        return F.linear(self._norm(hidden, self.final_norm), self.lm_head)
+        return linear(self._norm(hidden, self.final_norm), self._packed_head)
 
     def _project(
         self, hidden: torch.Tensor, layer: LayerWeights, cos: torch.Tensor, sin: torch.Tensor
@@ -119,7 +123,7 @@ class LlamaModel:
         """hidden [rows, hidden] -> query, key, value [rows, (kv_)heads, head_dim], turned."""
         config = self.config
         heads, kv_heads = config.num_heads, config.num_kv_heads
-        qkv = F.linear(self._norm(hidden, layer.attn_norm), layer.qkv)
+        qkv = linear(self._norm(hidden, layer.attn_norm), layer.qkv)
         qkv = qkv.view(-1, heads + 2 * kv_heads, config.head_dim)
         query_key, value = qkv.split([heads + kv_heads, kv_heads], dim=1)
         if layer.q_norm is not None and layer.k_norm is not None:
@@ -131,9 +135,9 @@ class LlamaModel:
         return query.contiguous(), key, value
 
     def _mlp(self, hidden: torch.Tensor, layer: LayerWeights) -> torch.Tensor:
-        gate_up = F.linear(self._norm(hidden, layer.mlp_norm), layer.gate_up)
+        gate_up = linear(self._norm(hidden, layer.mlp_norm), layer.gate_up)
         gate, up = gate_up.chunk(2, dim=-1)
-        return F.linear(F.silu(gate) * up, layer.down)
+        return linear(F.silu(gate) * up, layer.down)
 
     def _norm(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return F.rms_norm(hidden, weight.shape, weight, self.config.rms_norm_eps)

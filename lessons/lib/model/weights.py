@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import torch
 
+from kernels.linear import pack
 from kernels.runtime import InputError
 from lessons.lib.config import ModelConfig
 from lessons.lib.model.llama import LayerWeights, LlamaModel
@@ -95,11 +96,11 @@ def _build_layer(
 
     return LayerWeights(
         attn_norm=get("input_layernorm"),
-        qkv=torch.cat([get(f"self_attn.{part}_proj") for part in "qkv"]),
-        attn_out=get("self_attn.o_proj"),
+        qkv=pack(torch.cat([get(f"self_attn.{part}_proj") for part in "qkv"])),
+        attn_out=pack(get("self_attn.o_proj")),
         mlp_norm=get("post_attention_layernorm"),
-        gate_up=torch.cat((get("mlp.gate_proj"), get("mlp.up_proj"))),
-        down=get("mlp.down_proj"),
+        gate_up=pack(torch.cat((get("mlp.gate_proj"), get("mlp.up_proj")))),
+        down=pack(get("mlp.down_proj")),
         q_norm=get("self_attn.q_norm") if config.has_qk_norm else None,
         k_norm=get("self_attn.k_norm") if config.has_qk_norm else None,
     )
