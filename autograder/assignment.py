@@ -16,6 +16,7 @@ from nbgrader.preprocessors import (
 )
 
 from course.render import qmd
+from course.render.document import unit_order
 from course.render.notebook import to_notebook
 from course.render.readable import readable
 
@@ -37,8 +38,9 @@ def suffix(lang: str) -> str:
 
 def units(root: Path = ROOT) -> list[str]:
     """The units that have solutions, in order: ["lesson08", …]."""
-    names = {path.stem.split("_")[0] for path in (root / "lessons").glob("lesson*_*.qmd")}
-    return sorted(name for name in names if (root / "solutions" / name / "rubric.yml").exists())
+    names = {path.stem.split("_")[0] for path in (root / "lessons").glob("*_*.qmd")}
+    found = [name for name in names if (root / "solutions" / name / "rubric.yml").exists()]
+    return sorted(found, key=unit_order)
 
 
 def lesson_path(unit: str, lang: str, root: Path = ROOT) -> Path:

@@ -2,14 +2,13 @@
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from autograder import handed_in
-from autograder.judge import checks_of, judge, units
+from autograder.judge import UNIT, checks_of, judge, units
 from autograder.seed import grader_seed
 from autograder.verdict import Judgement
 
@@ -58,7 +57,7 @@ def unit_of(submitted: dict[str, Any], path: Path) -> str:
     if isinstance(unit, str) and unit in units():
         return unit
     for name in (path.stem, path.resolve().parent.name):
-        found = re.search(r"lesson\d\d", name)
+        found = UNIT.search(name)
         if found:
             checks_of(found[0])
             return found[0]

@@ -5,7 +5,8 @@ Touches no gradebook and runs no student code in this process.
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,13 +15,16 @@ from nbformat import NotebookNode
 
 from autograder import intake
 from autograder.checks import figures as live_figures
-from autograder.checks.asking import Rejected, hidden_inputs
 from autograder.checks.figures import Figures
+from autograder.checks.graded import Graded
 from autograder.sandbox.launcher import Limits, SandboxError
 from autograder.sandbox.session import Cell, Sandbox, isolation_name
 from autograder.verdict import Judgement, Verdict
+from course.render.document import unit_order
+from lessons.lib.checks.asking import Rejected, inputs_of
 
 CHECKS = Path(__file__).parent / "checks"
+UNIT = re.compile(r"lesson\d\d|lab\d\d[a-z]")
 NOT_WRITTEN = "the answer is empty or as released: nothing to grade"
 WRITTEN = "written answer: graded by a person"
 
@@ -62,30 +66,49 @@ def run_checks(
     seed: int,
     figures: Callable[[], Figures],
     broken: str = "",
+    skip: Collection[str] = (),
 ) -> list[Verdict]:
     """The verdicts of the checks that need no person, on a sandbox that has run the cells.
 
-    `broken`: why the cells could not be run, through no fault of the student's.
+    `broken`: why the cells could not be run, through no fault of the student's. `skip`: checks
+    to leave out, where only a part of the judgement is wanted.
     """
     checks = checks_of(unit)
     verdicts = []
     for check_id, check in checks.CHECKS.items():
-        submission = checks.Submission(box, hidden_inputs(seed, unit, check_id), figures)
-        run = functools.partial(check, submission)
+        if check_id in skip:
+            continue
+        graded = Graded(box, inputs_of(seed, unit, check_id), figures=figures)
+        run = functools.partial(check, graded)
         verdicts.append(_verdict(check_id, points_of(release, check_id), run, broken))
     return verdicts
 
 
 def units() -> list[str]:
-    """The units that have checks, in order."""
-    return sorted(path.stem for path in CHECKS.glob("lesson[0-9][0-9].py"))
+    """The units that have checks, in order: the files of `checks/` that are named like a unit."""
+    found = [path.stem for path in CHECKS.glob("*.py") if UNIT.fullmatch(path.stem)]
+    return sorted(found, key=unit_order)
 
 
 def checks_of(unit: str) -> ModuleType:
-    """The trusted checks of a unit. Raises JudgeError."""
+    """The trusted checks of a unit: CHECKS, by the label of the notebook's check cell.
+
+    NEEDS_FIGURES = True asks for measured figures; SLOW names the checks that take seconds.
+    Raises JudgeError.
+    """
     if unit not in units():
         raise JudgeError(f"unknown unit {unit!r}: there are checks for {', '.join(units())}")
     return importlib.import_module(f"autograder.checks.{unit}")
+
+
+def needs_figures(unit: str) -> bool:
+    """Whether the engine has to be measured before this unit is judged."""
+    return getattr(checks_of(unit), "NEEDS_FIGURES", False)
+
+
+def slow_checks(unit: str) -> frozenset[str]:
+    """The checks of a unit that run the model."""
+    return frozenset(getattr(checks_of(unit), "SLOW", ()))
 
 
 @functools.cache

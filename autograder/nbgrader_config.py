@@ -31,7 +31,7 @@ OUTPUT_SECONDS = 60
 EXCHANGE = ".exchange"
 # zip_collect: the student up to the first underscore, then the unit: amy_lesson08.ipynb, and as
 # Canvas names what it downloads, zhouamy_LATE_12_345_lesson08-1.ipynb.
-COLLECTED = r".*/(?P<student_id>[^/_]+)_[^/]*?(?P<file_id>lesson\d+)[^/]*$"
+COLLECTED = r".*/(?P<student_id>[^/_]+)_[^/]*?(?P<file_id>lesson\d+|lab\d+[a-z])[^/]*$"
 
 CLASSROOM_CONFIG = """\
 # Written by `python -m autograder release`; changes here are lost.

@@ -42,8 +42,14 @@ def table(unit: str, lines: list[Outcome]) -> pd.DataFrame:
         row |= {"why": "; ".join(line.why), "isolation": line.isolation, "seed": line.seed or "–"}
         rows.append(row)
     frame = pd.DataFrame(rows, dtype=object).fillna("–")
-    last = ["why", "isolation", "seed"]
-    return frame[[name for name in frame.columns if name not in last] + last]
+    return whole(frame)
+
+
+def whole(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same with what is common to all units first and last; a unit's missing cells are `–`."""
+    first, last = ["unit", "student", "result", "points"], ["why", "isolation", "seed"]
+    marks = [name for name in frame.columns if name not in first + last]
+    return frame[first + marks + last].fillna("–")
 
 
 def section(unit: str, lines: list[Outcome], frame: pd.DataFrame) -> str:
@@ -86,7 +92,7 @@ def write_report(classroom: Classroom, unit: str | None = None) -> pd.DataFrame:
     (classroom.path / "report.html").write_text(
         PAGE.format(sections="\n".join(sections)), encoding="utf-8"
     )
-    everything = pd.concat(tables.values()) if tables else pd.DataFrame()
+    everything = whole(pd.concat(tables.values())) if tables else pd.DataFrame()
     everything.to_csv(classroom.path / "report.csv", index=False)
     return everything
 
@@ -106,7 +112,10 @@ def print_report(classroom: Classroom, everything: pd.DataFrame) -> None:
     if everything.empty:
         print(f"nobody has handed in anything under {shown(classroom.path / 'submitted')}")
     else:
-        print(as_text(everything.drop(columns=["isolation", "seed"])))
+        shown_columns = everything.drop(columns=["isolation", "seed"])
+        for _, lines in shown_columns.groupby("unit", sort=False):
+            used = [name for name in lines if name == "why" or (lines[name] != "–").any()]
+            print(as_text(lines[used]) + "\n")
     print(f"\n{shown(classroom.path / 'report.csv')}\n{shown(classroom.path / 'report.html')}")
 
 

@@ -10,60 +10,56 @@ from collections.abc import Callable
 
 import nbformat
 
-from autograder import assignment
+from autograder import assignment, rubric
 from autograder.classroom import Classroom, ClassroomError, create_classroom, release, shown
+from autograder.fill_ins import cell_of, fill_ins
 from autograder.report import print_report, write_report
 from autograder.submissions import autograde, write_feedback
 from course.render import site
 
 CLASSROOM = assignment.ROOT / "build" / "sample-classroom"
 SITE = assignment.ROOT / "build" / "site"
-UNIT = "lesson08"
-FILL_INS = assignment.ROOT / "autograder" / "mutants" / UNIT
 SAMPLE_NOTE = "Sample grade, entered by `make course`."
 WRITTEN = {
     "en": "A sample answer to {name}: the proposer owns the draft, the verifier decides.",
     "zh": "{name} 的示例答案：proposer 拥有草稿，验证器做决定。",
 }
-# Student: scores for q1 to q3 and a comment on q1, as a person would enter them in formgrader.
+# Student: scores of the written answers in order, and a comment on the first, as a person would
+# enter them in formgrader.
 SAMPLE_GRADES: dict[str, tuple[tuple[float, ...], str]] = {
     "ada-right": ((2, 2, 1), ""),
     "cleo-partly-right": ((2, 1, 2), ""),
-    "vera-vetoed": ((2, 2, 2), "VETO peak_as_general"),
+    "vera-vetoed": ((2, 2, 2), "VETO {veto}"),
 }
+# Every unit is graded for the first three; the unit with the full class shows the rest as well.
+IN_EVERY_UNIT = ("ada-right", "cleo-partly-right", "dan-untouched")
+FULL_CLASS = "lesson08"
 
 Answers = dict[str, str]
 
 
-def fill_in(name: str) -> str:
-    """The text of one of the fill-ins that the checks are tested with."""
-    return (FILL_INS / f"{name}.py").read_text(encoding="utf-8")
-
-
-def right(answers: Answers) -> Answers:
+def right(unit: str, answers: Answers) -> Answers:
     """The answers of the solution."""
     return answers
 
 
-def other_style(answers: Answers) -> Answers:
-    """Right answers written another way, about the other engine."""
-    return {
-        "acceptance_cost_model": fill_in("right/cost_recursion"),
-        "source_objects": fill_in("right/map_vllm"),
-    }
+def other_style(unit: str, answers: Answers) -> Answers:
+    """Right answers written another way: the last right variant of each cell."""
+    return answers | {cell_of(item): item.text for item in fill_ins(unit) if item.kind == "right"}
 
 
-def partly_right(answers: Answers) -> Answers:
-    """The main path is right; a probability out of range is clamped instead of refused."""
-    return answers | {"acceptance_cost_model": fill_in("wrong/cost_clamps")}
+def partly_right(unit: str, answers: Answers) -> Answers:
+    """Right, but for one cell: the first of the unit's wrong fill-ins."""
+    wrong = fill_ins(unit)[0]
+    return answers | {cell_of(wrong): wrong.text}
 
 
-def untouched(answers: Answers) -> Answers:
+def untouched(unit: str, answers: Answers) -> Answers:
     """Handed in as released."""
     return {}
 
 
-STUDENTS: dict[str, Callable[[Answers], Answers]] = {
+STUDENTS: dict[str, Callable[[str, Answers], Answers]] = {
     "ada-right": right,
     "bo-right-other-style": other_style,
     "cleo-partly-right": partly_right,
@@ -72,43 +68,56 @@ STUDENTS: dict[str, Callable[[Answers], Answers]] = {
 }
 
 
-def write_submissions(classroom: Classroom) -> None:
+def code_of(unit: str, lang: str) -> Answers:
+    """The solution's code by label."""
+    answers = assignment.read_answers(assignment.answers_path(unit, lang))
+    return {name: text for name, (kind, text) in answers.items() if kind == "code"}
+
+
+def students_of(unit: str) -> list[str]:
+    """Who hands this unit in."""
+    return [name for name in STUDENTS if unit == FULL_CLASS or name in IN_EVERY_UNIT]
+
+
+def write_submissions(classroom: Classroom, unit: str) -> None:
     """Hand in for the sample students; a file that is already right keeps its time."""
-    path = assignment.answers_path(UNIT, classroom.lang)
-    code = {
-        name: text for name, (kind, text) in assignment.read_answers(path).items() if kind == "code"
-    }
-    for student, change in STUDENTS.items():
-        nb = nbformat.read(classroom.notebook("release", UNIT), as_version=4)
-        answers = change(code)
+    code = code_of(unit, classroom.lang)
+    for student in students_of(unit):
+        nb = nbformat.read(classroom.notebook("release", unit), as_version=4)
+        answers = STUDENTS[student](unit, code)
         for cell in nb.cells:
             if assignment.role(cell) == "answer" and answers:
                 cell.source = WRITTEN[classroom.lang].format(name=cell.id)
             cell.source = answers.get(cell.id, cell.source)
-        hand_in(classroom, student, nbformat.writes(nb))
-    hand_in(classroom, "eve-not-a-notebook", "This is not a notebook.\n")
+        hand_in(classroom, unit, student, nbformat.writes(nb))
+    if unit == FULL_CLASS:
+        hand_in(classroom, unit, "eve-not-a-notebook", "This is not a notebook.\n")
 
 
-def hand_in(classroom: Classroom, student: str, text: str) -> None:
+def hand_in(classroom: Classroom, unit: str, student: str, text: str) -> None:
     """Write one submission, unless it is there already."""
-    path = classroom.notebook("submitted", UNIT, student)
+    path = classroom.notebook("submitted", unit, student)
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 
 
-def enter_sample_grades(classroom: Classroom) -> None:
+def enter_sample_grades(classroom: Classroom, unit: str) -> None:
     """Grade some written answers, marked as samples; what a person has graded stays."""
+    questions = rubric.read_rubric(unit)
+    veto = questions["vetoes"][0]["id"]
     with classroom.api.gradebook as gradebook:
-        for student, (scores, comment) in SAMPLE_GRADES.items():
-            for name, score in zip(("q1", "q2", "q3"), scores, strict=True):
-                grade = gradebook.find_grade(name, UNIT, UNIT, student)
+        for student in SAMPLE_GRADES.keys() & set(students_of(unit)):
+            scores, comment = SAMPLE_GRADES[student]
+            for number, name in enumerate(questions["questions"]):
+                grade = gradebook.find_grade(name, unit, unit, student)
                 # Our own mark is renewed when the grader asks for it again.
-                if grade.manual_score not in (None, score):
+                if grade.manual_score not in (None, scores[number]):
                     continue
-                grade.manual_score, grade.needs_manual_grade = score, False
-                note = gradebook.find_comment(name, UNIT, UNIT, student)
-                note.manual_comment = f"{SAMPLE_NOTE} {comment if name == 'q1' else ''}".strip()
+                grade.manual_score, grade.needs_manual_grade = scores[number], False
+                note = gradebook.find_comment(name, unit, unit, student)
+                added = "" if number else comment.format(veto=veto)
+                note.manual_comment = f"{SAMPLE_NOTE} {added}".strip()
         gradebook.db.commit()
 
 
@@ -125,15 +134,18 @@ def main(argv: list[str]) -> int:
     """The verb `course`."""
     if argv:
         raise ClassroomError(f"course takes no options, got {' '.join(argv)!r}")
-    print("[1/5] the assignment", flush=True)
-    classroom = sample_classroom(os.environ.get("COURSE_LANG") or "en")
-    print(f"{UNIT}: {'released' if release(classroom, UNIT) else 'up to date'}")
+    classroom, units = sample_classroom(os.environ.get("COURSE_LANG") or "en"), assignment.units()
+    print("[1/5] the assignments", flush=True)
+    for unit in units:
+        print(f"{unit}: {'released' if release(classroom, unit) else 'up to date'}", flush=True)
     print("[2/5] grade a sample class (the first run measures the engine: a minute or two)")
-    write_submissions(classroom)
-    autograde(classroom, UNIT)
-    enter_sample_grades(classroom)
+    for unit in units:
+        write_submissions(classroom, unit)
+        autograde(classroom, unit)
+        enter_sample_grades(classroom, unit)
     print("[3/5] feedback", flush=True)
-    write_feedback(classroom, UNIT)
+    for unit in units:
+        write_feedback(classroom, unit)
     print("[4/5] the site", flush=True)
     print(f"{site.build(assignment.ROOT, SITE, progress=sys.stderr.isatty())} pages written")
     print("[5/5] report (the grades of the written answers are samples)\n", flush=True)
@@ -144,9 +156,9 @@ def main(argv: list[str]) -> int:
 
 def where_to_look(classroom: Classroom) -> str:
     """The paths of what was made, and the next commands."""
-    feedback = classroom.notebook("feedback", UNIT, "ada-right").with_suffix(".html")
+    feedback = classroom.notebook("feedback", FULL_CLASS, "ada-right").with_suffix(".html")
     return f"""
-look at    {shown(classroom.notebook("release", UNIT))}   what a student gets
+look at    {shown(classroom.notebook("release", FULL_CLASS))}   what a student gets
            {shown(feedback)}   what a student gets back
            {shown(classroom.path / "report.html")}   the class
            {shown(SITE / "index.html")}   the site ({shown(SITE)}-instructor: with answers)

@@ -2,12 +2,10 @@
 
 Judges every wrong fill-in, every right variant and every attack that the course knows, and says
 where the outcome is not the one expected. Run it once on each machine that grades. Nothing is
-measured and no classroom is touched.
+measured, checks that run the model are left out, and no classroom is touched.
 """
 
 import argparse
-import copy
-import functools
 import json
 import sys
 import tempfile
@@ -15,24 +13,16 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from nbformat import NotebookNode
-
-from autograder.assignment import build_release
 from autograder.attacks.arena import FIGURES, LIMITS
-from autograder.attacks.corpus import ANSWER_CELL, MAP_CELL, UNIT, Attack, load
+from autograder.attacks.corpus import Attack, load
 from autograder.attacks.run import Row, run_class
-from autograder.intake import grade_id
-from autograder.judge import cells_to_run, run_checks
+from autograder.attacks.unit_attacks import UnitAttack, try_attack, unit_attacks
+from autograder.fill_ins import FillIn, describe, fill_ins, judged
+from autograder.judge import slow_checks, units
 from autograder.sandbox.launcher import INSTALL_HINT
-from autograder.sandbox.session import Sandbox, find_isolation, isolation_name
-from autograder.verdict import Verdict
+from autograder.sandbox.session import find_isolation, isolation_name
 
-MUTANTS = Path(__file__).parent / "mutants" / UNIT
-CELL_OF = {"cost": ANSWER_CELL, "map": MAP_CELL}
-CHECKS_OF = {"cost": ("main", "boundary"), "map": ("source_map",)}
-RIGHT = {ANSWER_CELL: "right/cost_horner", MAP_CELL: "right/map_vllm"}
 SEEDS = (1, 2, 3)
-REJECTED, ACCEPTED = "rejected", "full marks"
 NOT_RUN = "not run"
 
 
@@ -54,10 +44,10 @@ def main(argv: list[str]) -> int:
 
 
 def all_rows(has_bubblewrap: bool) -> Iterator[Row]:
-    """Mutants first, since they take milliseconds; then the attacks."""
-    for kind in ("wrong", "right"):
-        for path in sorted((MUTANTS / kind).glob("*.py")):
-            yield mutant_row(path)
+    """Every unit's fill-ins and attacks, since they take milliseconds; then the corpus."""
+    for unit in units():
+        yield from map(fill_in_row, fill_ins(unit))
+        yield from map(unit_attack_row, unit_attacks(unit))
     attacks = load()
     # An attack that only bubblewrap stops is not tried on somebody's machine without it.
     yield from (not_run(a) for a in attacks if a.needs and not has_bubblewrap)
@@ -66,47 +56,19 @@ def all_rows(has_bubblewrap: bool) -> Iterator[Row]:
         yield from run_class(able, Path(folder))
 
 
-def mutant_row(path: Path) -> Row:
+def fill_in_row(fill_in: FillIn) -> Row:
     """A fill-in with the rest right, over several secret seeds."""
-    name = f"{path.parent.name}/{path.stem}"
-    expected = REJECTED if path.parent.name == "wrong" else ACCEPTED
-    texts = {cell: fill_in(right) for cell, right in RIGHT.items()}
-    kind = path.stem.split("_")[0]
-    texts[CELL_OF[kind]] = fill_in(name)
-    got = {describe([v for v in verdicts if v.id in CHECKS_OF[kind]]) for verdicts in judged(texts)}
-    what = fill_in(name).splitlines()[0].removeprefix("# ").split(": ", 1)[-1]
-    return Row(name, what, expected, " or ".join(sorted(got)))
+    unit = fill_in.unit
+    verdicts = judged(unit, fill_in.text, SEEDS, LIMITS, lambda: FIGURES, slow_checks(unit))
+    got = " or ".join(sorted(set(map(describe, verdicts))))
+    return Row(f"{unit} {fill_in.name}", fill_in.what, fill_in.expected, got)
 
 
-def fill_in(name: str) -> str:
-    """The text of a file under mutants, such as "right/cost_horner"."""
-    return (MUTANTS / f"{name}.py").read_text(encoding="utf-8")
-
-
-def judged(texts: dict[str, str]) -> Iterator[list[Verdict]]:
-    """The verdicts on a notebook filled in so, for each seed, on one start of the worker."""
-    release = released()
-    notebook = copy.deepcopy(release)
-    for cell in notebook.cells:
-        cell.source = texts.get(grade_id(cell), cell.source)
-    with Sandbox(LIMITS) as box:
-        box.run_cells(cells_to_run(notebook, release))
-        for seed in SEEDS:
-            yield run_checks(box, UNIT, release, seed, lambda: FIGURES)
-
-
-@functools.cache
-def released() -> NotebookNode:
-    """The released notebook; nobody changes it."""
-    return build_release(UNIT, "en")
-
-
-def describe(verdicts: list[Verdict]) -> str:
-    """Full marks, rejected by at least one of its checks, or something that decides nothing."""
-    if all(verdict.verdict == "pass" for verdict in verdicts):
-        return ACCEPTED
-    bad = [verdict for verdict in verdicts if verdict.verdict in ("fail", "invalid")]
-    return REJECTED if bad else "undecided"
+def unit_attack_row(attack: UnitAttack) -> Row:
+    """An attack on one unit's checks; ok means that it got exactly what it must."""
+    skip = slow_checks(attack.unit)
+    problems = try_attack(attack, SEEDS[0], LIMITS, lambda: FIGURES, skip)
+    return Row(f"attack {attack.id}", attack.what, "stopped", "stopped", problems)
 
 
 def not_run(attack: Attack) -> Row:
@@ -143,4 +105,4 @@ def summary(rows: list[Row], isolation: str) -> str:
 def as_json(rows: list[Row], isolation: str) -> str:
     """The table as one JSON object."""
     table = [{**asdict(row), "ok": None if row.got == NOT_RUN else row.is_ok} for row in rows]
-    return json.dumps({"unit": UNIT, "isolation": isolation, "rows": table}, ensure_ascii=False)
+    return json.dumps({"units": units(), "isolation": isolation, "rows": table}, ensure_ascii=False)

@@ -19,6 +19,7 @@ from autograder.assignment import ROOT
 from autograder.classroom import STAGING, Classroom, ClassroomError, first_exception, shown
 from autograder.handed_in import MAX_SUBMISSION_BYTES, Unreadable
 from autograder.intake import clean
+from autograder.judge import needs_figures
 from autograder.parallel import Figures, Pool, Processes, Result, Task, judge_all
 from autograder.preprocessors import VERDICTS_FILE
 from autograder.seed import grader_seed
@@ -36,6 +37,7 @@ MAX_TIMESTAMP_CHARS = 100
 PATTERN_CHARACTERS = set("*?[]")  # nbgrader takes names for patterns
 # Whatever these hold can change a verdict.
 GRADER_SOURCES = ("autograder", "kernels", "lessons/lib", "course/source_map.yml")
+NO_FIGURES = "this unit reads no measured figures"
 NOTICE = {
     "en": {
         "unreadable": "Your submission has no grade: it could not be read. Hand in {unit}.ipynb.",
@@ -183,7 +185,7 @@ class _Run:
                 self.finish(replace(status, state="unreadable", messages=[str(error)]))
                 continue
             if figures is None:
-                figures = pool.figures()
+                figures = pool.figures() if needs_figures(self.unit) else NO_FIGURES
             data = self.classroom.notebook(STAGING, self.unit, name).read_bytes()
             yield Task(name, data, self.unit, self.seed, figures)
 

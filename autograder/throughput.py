@@ -24,7 +24,7 @@ from autograder.classroom import Classroom, create_classroom, release
 from lessons.lib.bench.ledger import environment, spread
 
 SCHEMA = "specdec-grader-throughput/1"
-UNIT = sample_class.UNIT
+UNIT = sample_class.FULL_CLASS
 STOCK = "nbgrader autograde"
 KEPT = ("setup", "exercise", "check", "answer")
 MAX_CALM_LOAD = 0.5  # before a run, in the last minute: more is somebody else's work
@@ -38,12 +38,11 @@ class ThroughputError(ValueError):
 
 def submissions(num: int) -> dict[str, NotebookNode]:
     """The sample class's ways to answer, in turn: {student: the notebook handed in}."""
-    path = assignment.answers_path(UNIT, "en")
-    code = {label: text for label, (_, text) in assignment.read_answers(path).items()}
+    code = sample_class.code_of(UNIT, "en")
     ways, found = list(sample_class.STUDENTS.values()), {}
     for number in range(num):
         nb = assignment.build_release(UNIT, "en")
-        answers = ways[number % len(ways)](code)
+        answers = ways[number % len(ways)](UNIT, code)
         for cell in nb.cells:
             cell.source = answers.get(cell.id, cell.source)
         found[f"s{number:03}"] = nb

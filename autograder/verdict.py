@@ -1,9 +1,10 @@
 """What a check may say about a submission, and the sum of it for one notebook."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
-VerdictName = Literal["pass", "fail", "invalid", "inconclusive", "not_measured"]
+from lessons.lib.checks.asking import VerdictName
+
 VERDICTS: tuple[str, ...] = get_args(VerdictName)
 
 

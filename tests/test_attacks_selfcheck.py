@@ -1,14 +1,16 @@
 """`selfcheck`: every mutant is in the table, and the table says what is not as it should be."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from autograder import selfcheck
 from autograder.attacks import corpus
 from autograder.attacks.run import Row
-from autograder.selfcheck import MUTANTS, NOT_RUN, as_line, is_wrong, mutant_row, summary
+from autograder.fill_ins import MUTANTS, FillIn
+from autograder.selfcheck import NOT_RUN, as_line, fill_in_row, is_wrong, summary
+
+UNIT = "lesson08"
 
 FINE = Row("code/x", "tries x", "0 points: fail", "0 points: fail", needs="bubblewrap")
 GAINS = Row("code/y", "tries y", "0 points: fail", "2 points: pass", ["network: False became True"])
@@ -25,22 +27,18 @@ LEFT_OUT = selfcheck.not_run(next(attack for attack in corpus.load() if attack.n
     ],
 )
 def test_a_mutant_and_a_right_variant(name, got):
-    row = mutant_row(MUTANTS / f"{name}.py")
-    assert (row.id, row.got, row.is_ok) == (name, got, True) and row.what
+    kind, stem = name.split("/")
+    row = fill_in_row(FillIn(UNIT, kind, MUTANTS / UNIT / kind / f"{stem}.py"))
+    assert (row.id, row.got, row.is_ok) == (f"{UNIT} {name}", got, True) and row.what
 
 
-@pytest.mark.parametrize(("text", "got"), [("wrong", "full marks"), ("right", "rejected")])
-def test_a_mutant_that_is_judged_wrongly_is_named(tmp_path, monkeypatch, text, got):
+@pytest.mark.parametrize(("kind", "got"), [("wrong", "full marks"), ("right", "rejected")])
+def test_a_mutant_that_is_judged_wrongly_is_named(tmp_path, kind, got):
     """A right answer among the wrong ones, and the other way round."""
-    source = {"wrong": "right/cost_horner", "right": "wrong/cost_hard_coded"}[text]
-    for folder in ("wrong", "right"):
-        (tmp_path / folder).mkdir()
-        for path in (MUTANTS / folder).glob("*.py"):
-            (tmp_path / folder / path.name).write_text(path.read_text())
-    odd = tmp_path / text / "cost_odd.py"
-    odd.write_text((MUTANTS / f"{source}.py").read_text())
-    monkeypatch.setattr(selfcheck, "MUTANTS", tmp_path)
-    row = mutant_row(odd)
+    source = {"wrong": "right/cost_horner", "right": "wrong/cost_hard_coded"}[kind]
+    odd = tmp_path / "cost_odd.py"
+    odd.write_text((MUTANTS / UNIT / f"{source}.py").read_text())
+    row = fill_in_row(FillIn(UNIT, kind, odd))
     assert row.got == got and is_wrong(row) and "cost_odd" in as_line(row)
 
 
@@ -72,7 +70,7 @@ def test_the_command_prints_json_and_its_status_tells(monkeypatch, capsys, rows,
 def test_without_bubblewrap_what_it_stops_is_not_tried(monkeypatch):
     tried = []
     monkeypatch.setattr(selfcheck, "run_class", lambda attacks, folder: tried.extend(attacks) or ())
-    monkeypatch.setattr(selfcheck, "MUTANTS", Path("/nonexistent"))
+    monkeypatch.setattr(selfcheck, "units", list)
     rows = list(selfcheck.all_rows(has_bubblewrap=False))
     attacks = corpus.load()
     assert len(rows) + len(tried) == len(attacks) and len(rows) > 10

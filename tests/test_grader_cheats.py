@@ -16,7 +16,7 @@ from grader_case import (
     submission,
 )
 
-from autograder.checks.asking import hidden_inputs
+from lessons.lib.checks.asking import inputs_of
 
 RIGHT = fill_in("right/cost_cumulative_product")
 both = pytest.mark.parametrize("isolation", ISOLATIONS)
@@ -150,7 +150,7 @@ def choose_spec_method(methods, baseline_ms_per_token, memory_budget_gb):
 
 def test_hidden_inputs_depend_on_seed_unit_and_check_only():
     def draw(*key):
-        return hidden_inputs(*key).random()
+        return inputs_of(*key).random()
 
     assert draw(1, "lesson08", "main") == draw(1, "lesson08", "main")
     keys = [(1, "lesson08", "main"), (2, "lesson08", "main"), (1, "lesson08", "live")]

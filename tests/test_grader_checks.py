@@ -6,9 +6,9 @@ import pytest
 from grader_case import FIGURES, LIMITS, UNIT, fill_in, grade, submission
 
 from autograder.checks import cost_model, figures, lesson08, source_map
-from autograder.checks.asking import Rejected
 from autograder.checks.figures import FiguresError
 from autograder.judge import judge
+from lessons.lib.checks.asking import Rejected
 
 # The cost model
 

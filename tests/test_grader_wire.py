@@ -7,7 +7,8 @@ from grader_case import ISOLATIONS, run, started
 
 from autograder.sandbox import wire
 from autograder.sandbox.launcher import Limits
-from autograder.sandbox.link import Outcome, read_reply
+from autograder.sandbox.link import read_reply
+from lessons.lib.checks.outcome import Outcome
 
 both = pytest.mark.parametrize("isolation", ISOLATIONS)
 

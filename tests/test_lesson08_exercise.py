@@ -1,7 +1,5 @@
 """Lesson 8's exercise keeps its contract, its answers pass, and its arithmetic is right."""
 
-import contextlib
-import io
 import math
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from unit_kit import run
 
 from course.render.qmd import parse
 
@@ -56,15 +55,6 @@ def answer_cell(label: str, lang: str) -> str:
     return next(cell.source for cell in ANSWERS[lang].cells if cell.label == label)
 
 
-def run(*sources: str) -> tuple[dict[str, Any], str]:
-    """The namespace after running the cells in order, and what they printed."""
-    namespace: dict[str, Any] = {}
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        for source in sources:
-            exec(source, namespace)
-    return namespace, out.getvalue()
-
-
 def test_the_exercise_is_the_contract_word_for_word():
     source = lesson_cell("acceptance_cost_model").source
     assert source.rstrip() == CONTRACT.rstrip()
@@ -76,17 +66,6 @@ def test_the_answer_changes_the_blanks_only(lang):
     blank, filled = CONTRACT.splitlines(), answer_cell("acceptance_cost_model", lang).splitlines()
     changed = [a for a, b in zip(blank, filled, strict=True) if a != b]
     assert changed == ["        survival = ______", "        expected_accepted += ______"]
-
-
-@LANGUAGES
-def test_the_answers_pass_every_preview(lang):
-    run(
-        answer_cell("acceptance_cost_model", lang),
-        lesson_cell("main").source,
-        lesson_cell("boundary").source,
-        answer_cell("source_objects", lang),
-        lesson_cell("source_map").source,
-    )
 
 
 @pytest.mark.parametrize(
@@ -122,38 +101,10 @@ def test_the_tree_and_ridge_figures_of_the_text():
     assert round(989e12 / 4.8e12) == 206
 
 
-def test_the_rubric_has_ten_points_and_agrees_with_the_lesson():
-    checks = {c.label: c.metadata["points"] for c in LESSON.cells if c.role == "check"}
-    written = {answer.label: answer.points for answer in LESSON.answers}
-    assert RUBRIC["code"] == checks
-    assert {key: q["points"] for key, q in RUBRIC["questions"].items()} == written
-    assert sum(checks.values()) + sum(written.values()) == RUBRIC["total"] == 10
-
-
-def test_the_rubric_is_complete_in_both_languages():
-    for question in RUBRIC["questions"].values():
-        assert set(question["criteria"]) == {"object", "state_change", "chain"}
-        for text in (question["title"], *question["criteria"].values()):
-            assert set(text) == {"en", "zh"} and all(text.values())
+def test_the_vetoes_are_the_seeds():
     assert [veto["id"] for veto in RUBRIC["vetoes"]] == [
         "peak_as_general",
         "code_as_support",
         "correctness_vs_speed",
         "names_without_ownership",
     ]
-    assert all(veto["en"] and veto["zh"] for veto in RUBRIC["vetoes"])
-
-
-def test_the_pass_rule_names_existing_parts():
-    rule = RUBRIC["pass_rule"]
-    assert rule["min_total"] == 8
-    assert set(rule["required_checks"]) <= set(RUBRIC["code"])
-    assert set(rule["manual_above_zero"]) == set(RUBRIC["questions"])
-
-
-@LANGUAGES
-def test_the_reference_answers_are_of_readable_length(lang):
-    for answer in ANSWERS[lang].answers:
-        size = len(answer.body.split()) if lang == "en" else len(answer.body)
-        low, high = (180, 320) if lang == "en" else (350, 900)
-        assert low <= size <= high, f"{answer.label}: {size}"

@@ -18,19 +18,6 @@ TEXT = "".join(block.text for block in parse(LESSON).blocks if isinstance(block,
 RANGE = re.compile(r"\b(\d{2,4})–(\d{2,4})\b(?! ?%)")
 
 
-def named_in(row: dict[str, Any], line: str) -> bool:
-    """Whether a line names the row's object, by its symbol or by its file."""
-    symbol, path = row["symbol"].rsplit(".", 1)[-1], row["path"].split("/", 1)[1]
-    return f"{symbol}`" in line or path.removeprefix("srt/") in line
-
-
-@pytest.mark.parametrize("line", [line for line in TEXT.splitlines() if RANGE.search(line)])
-def test_every_line_range_is_in_the_source_map(line):
-    for first, last in RANGE.findall(line):
-        rows = [row for row in ROWS if row["lines"] == [int(first), int(last)]]
-        assert any(named_in(row, line) for row in rows), f"{first}–{last} is not in the map"
-
-
 @pytest.mark.parametrize("first", [1544, 1717, 1920])
 def test_the_stages_of_the_dflash_round_start_where_station_3_says(first):
     assert f"({first})" in TEXT

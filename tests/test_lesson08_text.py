@@ -1,7 +1,6 @@
 """Lesson 8: both languages hold the same lesson, and its references are complete."""
 
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -45,19 +44,7 @@ def test_the_cells_and_answers_are_the_agreed_ones(path):
     assert [block.label for block in blocks(path)] == LABELS
 
 
-def test_both_languages_hold_equal_code():
-    for english, chinese in zip(blocks(ENGLISH), blocks(CHINESE), strict=True):
-        if isinstance(english, Cell):
-            assert english.source == chinese.source, english.label
-            assert english.metadata == chinese.metadata, english.label
-        else:
-            assert english.points == chinese.points, english.label
-
-
-def test_both_languages_cite_the_same_sources_and_figures():
-    english, chinese = prose(parse(ENGLISH)), prose(parse(CHINESE))
-    assert Counter(URL.findall(english)) == Counter(URL.findall(chinese))
-    assert Counter(LINE_RANGE.findall(english)) == Counter(LINE_RANGE.findall(chinese))
+def test_both_languages_give_the_same_figures():
     concepts = [
         section(path, heading).split("### ")
         for path, heading in ((ENGLISH, "Concepts"), (CHINESE, "核心概念"))
@@ -65,11 +52,6 @@ def test_both_languages_cite_the_same_sources_and_figures():
     for number, texts in enumerate(zip(*concepts, strict=True)):
         decimals = [{n for n in FIGURE.findall(text) if "." in n} for text in texts]
         assert decimals[0] == decimals[1], f"concept {number}"
-
-
-def test_both_languages_name_the_same_symbols():
-    spans = [set(re.findall(r"`([^`\n]+)`", prose(parse(p)))) for p in (ENGLISH, CHINESE)]
-    assert spans[0] == spans[1]
 
 
 @pytest.mark.parametrize(
@@ -93,13 +75,6 @@ def test_every_correction_has_a_source_that_the_references_list(path, table, ref
 
 
 @BOTH
-def test_every_cited_paper_is_in_the_references(path):
-    references = section(path, "References" if path == ENGLISH else "参考资料")
-    cited = set(re.findall(r"\b\d{4}\.\d{5}\b", prose(parse(path))))
-    assert cited == set(re.findall(r"arXiv (\d{4}\.\d{5})", references))
-
-
-@BOTH
 def test_permalinks_use_the_full_pinned_commits(path):
     text = path.read_text(encoding="utf-8")
     commits = set(re.findall(r"github\.com/([\w-]+)/[\w-]+/(?:blob|tree)/(\w+)", text))
@@ -114,13 +89,3 @@ def test_the_length_is_that_of_one_lesson():
     assert 2500 <= len(re.findall(r"[A-Za-z0-9][\w.'’–-]*", english)) <= 3800
     han = re.findall(r"[\u4e00-\u9fff]", prose(parse(CHINESE)))
     assert len(han) >= 3000
-
-
-@BOTH
-def test_chinese_emphasis_closes_where_jupyterlab_sees_it(path):
-    """CommonMark does not close ** between a punctuation mark and a letter or ideograph."""
-    for line in prose(parse(path)).splitlines():
-        pieces = re.sub(r"`[^`]*`", "x", line).split("**")
-        for inner, after in zip(pieces[1::2], pieces[2::2], strict=False):
-            stuck = re.search(r"[^\w\s]$", inner) and re.match(r"\w", after)
-            assert not stuck, f"bold does not close: **{inner}**{after[:10]}"

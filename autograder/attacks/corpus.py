@@ -106,14 +106,7 @@ def load() -> list[Attack]:
 
 def read_attack(path: Path) -> Attack:
     """An attack from its header; nothing of it is run. Raises CorpusError."""
-    name = f"{path.parent.name}/{path.stem}"
-    try:
-        lines = (ast.get_docstring(ast.parse(path.read_bytes())) or "").splitlines()
-        header = dict(line.split(": ", 1) for line in lines)
-    except (SyntaxError, ValueError) as error:
-        raise CorpusError(f"{path}: no header: {error}") from None
-    if not {"what", "source"} <= set(header) <= KEYS:
-        raise CorpusError(f"{path}: the header needs what and source, and may hold {sorted(KEYS)}")
+    name, header = f"{path.parent.name}/{path.stem}", read_header(path)
     carries, place = header.get("carries", "wrong"), header.get("place", "behind")
     if carries not in PLAIN or place not in PLACES:
         raise CorpusError(f"{path}: carries {carries!r} or place {place!r} is unknown")
@@ -131,6 +124,18 @@ def read_attack(path: Path) -> Attack:
         needs=header.get("needs", ""),
         is_slow=header.get("slow") == "true",
     )
+
+
+def read_header(path: Path) -> dict[str, str]:
+    """The keys and texts of a file's docstring. Raises CorpusError."""
+    try:
+        lines = (ast.get_docstring(ast.parse(path.read_bytes())) or "").splitlines()
+        header = dict(line.split(": ", 1) for line in lines)
+    except (SyntaxError, ValueError) as error:
+        raise CorpusError(f"{path}: no header: {error}") from None
+    if not {"what", "source"} <= set(header) <= KEYS:
+        raise CorpusError(f"{path}: the header needs what and source, and may hold {sorted(KEYS)}")
+    return header
 
 
 def apply_to_notebook(attack: Attack, notebook: NotebookNode) -> None:

@@ -1,16 +1,17 @@
 """The trusted checks of Lesson 8. They ask the student's functions in the sandbox and compare here.
 
-Each check takes a Submission and returns the reason of its pass, or raises Rejected.
+Each check takes what is Graded and returns the reason of its pass, or raises Rejected.
 """
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from autograder.checks import cost_model, source_map
-from autograder.checks.asking import (
+from autograder.checks.figures import FiguresError
+from autograder.checks.graded import Graded
+from lessons.lib.checks.asking import (
     Question,
     Rejected,
     a_type,
@@ -18,10 +19,9 @@ from autograder.checks.asking import (
     built_in_name,
     is_close,
 )
-from autograder.checks.figures import Figures, FiguresError
-from autograder.sandbox.link import Outcome
-from autograder.sandbox.session import Sandbox
+from lessons.lib.checks.outcome import Outcome
 
+NEEDS_FIGURES = True
 COST_CELL = "acceptance_cost_model"
 MAP_CELL = "source_objects"
 TOKENS, CHOOSE = "expected_tokens_per_round", "choose_spec_method"
@@ -49,21 +49,10 @@ EXAMPLE_METHODS = [
 NUM_RANDOM_RATES = 40
 
 
-@dataclass(frozen=True)
-class Submission:
-    """What a check may use: the student's sandbox, its own random numbers, measured figures."""
-
-    box: Sandbox
-    rng: random.Random
-    figures: Callable[[], Figures]
-
-    def ask(self, is_public: bool = False) -> Question:
-        return Question(self.box, COST_CELL, is_public)
-
-
-def check_main(submission: Submission) -> str:
+def check_main(submission: Graded) -> str:
     """The seed's three assertions, then hidden rates and hidden tables of methods."""
-    public, hidden, rng = submission.ask(is_public=True), submission.ask(), submission.rng
+    public, hidden = submission.ask(COST_CELL, is_public=True), submission.ask(COST_CELL)
+    rng = submission.rng
     # The public inputs go first: there the text of an exception may be shown.
     example = public.number(TOKENS, EXAMPLE_RATES)
     options = {"baseline_ms_per_token": 10.0, "memory_budget_gb": 8}
@@ -96,9 +85,9 @@ def as_choice(outcome: Outcome) -> tuple[str, float]:
     return value[0], as_number(value[1], f"{CHOOSE}, as the speedup,")
 
 
-def check_boundary(submission: Submission) -> str:
+def check_boundary(submission: Graded) -> str:
     """Edges of the domain, and that calls leave no trace. One rejection names all that failed."""
-    ask, rng = submission.ask(), submission.rng
+    ask, rng = submission.ask(COST_CELL), submission.rng
     parts: list[Callable[[Question, random.Random], None]] = [
         _ends_are_allowed,
         _empty_is_one,
@@ -160,7 +149,7 @@ def _must_refuse(ask: Question, rng: random.Random, what: str) -> None:
         " behind a rate of 0": [0.0, bad],
     }
     for where, rates in places.items():
-        outcome = ask.box.call(TOKENS, rates)
+        outcome = ask.student.call(TOKENS, rates)
         _require_value_error(ask, TOKENS, outcome, f"a rate that is {what}{where}")
 
 
@@ -175,7 +164,7 @@ def _require_value_error(ask: Question, name: str, outcome: Outcome, what: str) 
 
 def _refuses_inside_choice(ask: Question, rng: random.Random) -> None:
     methods = [_plain_method("first", [0.5]), _plain_method("second", [0.5, 1.5])]
-    outcome = ask.box.call(CHOOSE, methods, rng.uniform(5.0, 9.0), 8.0)
+    outcome = ask.student.call(CHOOSE, methods, rng.uniform(5.0, 9.0), 8.0)
     _require_value_error(ask, CHOOSE, outcome, "a method with a rate above 1")
 
 
@@ -224,11 +213,11 @@ def _has_no_memory(ask: Question, rng: random.Random) -> None:
         raise Rejected(f"{TOKENS} gives another result for the same rates after other calls")
 
 
-def check_source_map(submission: Submission) -> str:
+def check_source_map(submission: Graded) -> str:
     """A sixth of the point for each field whose source object is right."""
     accepted = source_map.accepted_answers()
-    question = Question(submission.box, MAP_CELL, is_public=True)
-    outcome = submission.box.get(MAP_CELL)
+    question = submission.ask(MAP_CELL, is_public=True)
+    outcome = submission.student.get(MAP_CELL)
     if not outcome.is_value:
         raise question.rejected(MAP_CELL, outcome)
     if not isinstance(outcome.value, dict):
@@ -239,9 +228,9 @@ def check_source_map(submission: Submission) -> str:
     return "all six fields are mapped to an object of the sources"
 
 
-def check_live(submission: Submission) -> str:
+def check_live(submission: Graded) -> str:
     """The student's choice on figures that the grader has measured on its own engine."""
-    ask = submission.ask()
+    ask = submission.ask(COST_CELL)
     ask.call(CHOOSE, [], 1.0, 1.0)  # measuring takes a while: not for a function that cannot answer
     try:
         figures = submission.figures()
@@ -259,7 +248,7 @@ def check_live(submission: Submission) -> str:
     return f"measured on {figures.device}: chooses {name}, predicted speedup {speedup:.2f}"
 
 
-CHECKS: dict[str, Callable[[Submission], str]] = {
+CHECKS: dict[str, Callable[[Graded], str]] = {
     "main": check_main,
     "boundary": check_boundary,
     "source_map": check_source_map,

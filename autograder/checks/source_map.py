@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from autograder.checks.asking import BLANK, Rejected
 from course.render.source_map import ANSWER_KEYS, DEFAULT_MAP, SourceMapError, load
 from course.render.source_map import accepted_answers as answers_of
+from lessons.lib.checks.asking import BLANK, Rejected
 
 SEPARATORS = re.compile(r"[.:#/\\]+")
 

@@ -2,44 +2,13 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from autograder.sandbox import launcher, wire
 from autograder.sandbox.launcher import Limits, SandboxError
-
-OutcomeKind = Literal["value", "error", "refused", "missing", "timeout", "died", "garbled"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of one request.
-
-    kind     value    `value` is plain data; `args` are the call's arguments afterwards
-             error    the code raised `error_type`: `detail`, at `line` of its cell;
-                      `bases` are the names of the built-in classes it derives from
-             refused  it returned something that is not plain data; `detail` says what
-             missing  no such name
-             timeout, died, garbled   the worker is gone; `detail` says why
-    """
-
-    kind: OutcomeKind
-    value: Any = None
-    args: tuple[Any, ...] = ()
-    error_type: str = ""
-    bases: tuple[str, ...] = ()
-    detail: str = ""
-    line: int = 0
-
-    @property
-    def is_value(self) -> bool:
-        return self.kind == "value"
-
-    @property
-    def is_lost(self) -> bool:
-        """The worker did not survive the request."""
-        return self.kind in ("timeout", "died", "garbled")
+from lessons.lib.checks.outcome import Outcome, OutcomeKind
 
 
 class Worker:

@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 from autograder.sandbox import launcher, wire
 from autograder.sandbox.launcher import Limits, SandboxError
-from autograder.sandbox.link import Outcome, Worker, read_reply
+from autograder.sandbox.link import Worker, read_reply
+from lessons.lib.checks.outcome import Outcome
 
 IMPORTS_COURSE = re.compile(r"^\s*(?:from|import)\s+(?:kernels|lessons)\b", re.MULTILINE)
 TIME_USED_UP = Outcome("timeout", detail="used up the time for the whole notebook: too slow")

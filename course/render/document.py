@@ -115,3 +115,8 @@ class Document:
     def unit(self) -> str:
         """The part of the file's name up to the first `_` or `.`: lesson08."""
         return re.split(r"[_.]", self.path.name)[0]
+
+
+def unit_order(unit: str) -> tuple[str, bool, str]:
+    """Sorts units as they are studied: by number, a lesson before its labs."""
+    return "".join(filter(str.isdigit, unit)), unit.startswith("lab"), unit

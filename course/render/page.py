@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 import pypandoc
 
-from course.render.document import Document, QmdError
+from course.render.document import Document, QmdError, unit_order
 from course.render.labels import WORDS, words
 from course.render.lint import BLANK
 
@@ -140,12 +140,17 @@ def _other_home(home: str) -> str:
 def _navigation(pages: list[Page], lang: str) -> list[tuple[str, list[dict[str, str]]]]:
     """The sidebar: course pages (the index first), then lessons, of one language."""
     groups: dict[str, list[dict[str, str]]] = {"pages": [], "lessons": []}
-    for page in sorted(pages, key=lambda p: (not p.source.startswith("course/index"), p.url)):
+    for page in sorted(pages, key=_reading_order):
         if page.doc.lang == lang and not page.is_404:
             title = str(page.doc.front.get("short-title", page.doc.title))
             group = "lessons" if page.is_lesson else "pages"
             groups[group].append({"url": page.url, "title": title})
     return [(WORDS[lang][key], entries) for key, entries in groups.items()]
+
+
+def _reading_order(page: Page) -> tuple[object, ...]:
+    first = not page.source.startswith("course/index")
+    return first, page.is_lesson, unit_order(page.doc.unit) if page.is_lesson else page.url
 
 
 @cache

@@ -29,6 +29,7 @@ from lessons.lib.sequence import GenerationResult, Request, check_request
 from lessons.lib.tree import DraftTree
 from lessons.lib.tree_verify import TreeVerification
 from lessons.lib.turn import Turn, record_step
+from lessons.lib.verify_round import VerifyRound, verify_round
 
 DEFAULT_KV_TOKENS = 8192
 MAX_DEFAULT_KV_TOKENS = 32_768  # a pool for the full context of a long-context model is too much
@@ -48,11 +49,13 @@ class Engine:
         token_budget: int = 512,
         shares_prefixes: bool = True,
         pacing: Pacing | None = None,
+        verify: VerifyRound = verify_round,
     ) -> None:
         """num_kv_tokens: room of the KV pool, default the model's context but 8192 to 32768.
         At most max_running requests decode at a time; a forward has at most token_budget rows, so
         longer prompts are prefilled in chunks. shares_prefixes: requests whose texts begin alike
         compute that part once. pacing: decides per batch how much is drafted and verified.
+        verify: the rule of a round; another one must be lossless for the engine to be.
         """
         if max_running < 1 or token_budget < 1:
             raise InputError(
@@ -71,6 +74,7 @@ class Engine:
         self._token_budget = token_budget
         self._shares_prefixes = shares_prefixes
         self._pacing = pacing or Pacing()
+        self._verify = verify
         self._requests: dict[str, Request] = {}
         self._num_added = 0
         self._graphs = GraphedForward(model, self.pool, max_running) if has_graphs else None
@@ -229,7 +233,10 @@ class Engine:
         is_any_greedy = any(turn.request.sampling.is_greedy for turn in turns)
         winners = logits.argmax(-1).cpu() if is_any_greedy else logits.new_empty(logits.shape[0])
         parts = zip(turns, logits.split(counts), winners.split(counts), strict=True)
-        return [turn.verify(*rows) if turn.num_logits else None for turn, *rows in parts]
+        return [
+            turn.verify(rows, best, self._verify) if turn.num_logits else None
+            for turn, rows, best in parts
+        ]
 
     def _commit(
         self,

@@ -68,7 +68,11 @@ class SeededRandom:
 
     def accepts(self, probability: float, position: int) -> bool:
         """True with the given probability."""
-        return self._uniform(position, self._ACCEPT) < probability
+        return self.coin(position) < probability
+
+    def coin(self, position: int) -> float:
+        """The number in [0, 1) that `accepts` compares with."""
+        return self._uniform(position, self._ACCEPT)
 
     def draw(self, probs: torch.Tensor, position: int) -> int:
         """Inverse of the cumulative law, in float64. probs [vocab] -> token id."""

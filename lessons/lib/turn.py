@@ -16,7 +16,7 @@ from lessons.lib.model.features import FeatureCapture
 from lessons.lib.sequence import Request
 from lessons.lib.tree import DraftTree
 from lessons.lib.tree_verify import TreeVerification
-from lessons.lib.verify_round import verify_round
+from lessons.lib.verify_round import VerifyRound
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ class Turn:
         acceptable = self.proposal.head(length.num_acceptable)
         return replace(self, tree=tree, proposal=acceptable, num_logits=tree.num_nodes)
 
-    def verify(self, logits: torch.Tensor, target_token_ids: torch.Tensor) -> TreeVerification:
+    def verify(
+        self, logits: torch.Tensor, target_token_ids: torch.Tensor, verify_round: VerifyRound
+    ) -> TreeVerification:
         """The tokens it yields and the path that stays; for the end of a prompt the first token.
 
         logits [num_logits, vocab], target_token_ids [num_logits] their argmax.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 
 from lessons.lib.config import SamplingParams
@@ -15,6 +17,23 @@ from lessons.lib.tree_verify import (
     verify_tree_without_replacement,
 )
 from lessons.lib.verify import Verification, verify_delta, verify_greedy, verify_sampled
+
+
+class VerifyRound(Protocol):
+    """The rule of a round; `verify_round` below is the engine's own."""
+
+    def __call__(
+        self,
+        proposal: DraftProposal,
+        tree: DraftTree,
+        logits: torch.Tensor,
+        target_token_ids: torch.Tensor,
+        sampling: SamplingParams,
+        random: RandomSource,
+        position: int,
+    ) -> TreeVerification:
+        """See `verify_round`."""
+        ...
 
 
 def verify_round(

@@ -3,16 +3,17 @@
 A check is straight-line code. Whatever is wrong raises Rejected; the judge makes it a verdict.
 """
 
+from __future__ import annotations
+
 import builtins
 import math
 import random
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from autograder.sandbox.link import Outcome
-from autograder.sandbox.session import Sandbox
-from autograder.verdict import VerdictName
+from lessons.lib.checks.outcome import Outcome, Student
 
+VerdictName = Literal["pass", "fail", "invalid", "inconclusive", "not_measured"]
 REL_TOL = 1e-9
 BLANK = "______"
 # What a student may ask about a worker that was lost.
@@ -40,13 +41,13 @@ class Question:
     student's code could put the input into it.
     """
 
-    box: Sandbox
+    student: Student
     cell: str
     is_public: bool = False
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Outcome:
         """The outcome of a call that returned a value. Raises Rejected."""
-        outcome = self.box.call(name, *args, **kwargs)
+        outcome = self.student.call(name, *args, **kwargs)
         if not outcome.is_value:
             raise self.rejected(name, outcome)
         return outcome
@@ -76,7 +77,7 @@ class Question:
         return f"{outcome.error_type}{text}{where}"
 
     def _why_missing(self, name: str) -> str:
-        ran = self.box.cell_outcomes.get(self.cell)
+        ran = self.student.cell_outcomes.get(self.cell)
         if ran is not None and ran.kind == "error":
             error = self._error_text(ran, is_public=True)
             return f"{name} is not defined: cell {self.cell} stopped with {error}"
@@ -122,6 +123,22 @@ def is_close(got: float, expected: float, rel_tol: float = REL_TOL) -> bool:
     return math.isclose(got, expected, rel_tol=rel_tol)
 
 
-def hidden_inputs(seed: int, unit: str, check_id: str) -> random.Random:
-    """The only source of a check's hidden inputs: fixed by the secret seed, unit and check."""
+def inputs_of(seed: int | str, unit: str, check_id: str) -> random.Random:
+    """The only source of a check's inputs: fixed by the seed, the unit and the check."""
     return random.Random(f"{seed}/{unit}/{check_id}")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What a check may use: the student to ask and its own random numbers.
+
+    `is_public`: the inputs are not secret, so reasons may quote them.
+    """
+
+    student: Student
+    rng: random.Random
+    is_public: bool = False
+
+    def ask(self, cell: str, is_public: bool | None = None) -> Question:
+        """How to ask the functions of an exercise cell; `is_public` for inputs of the lesson."""
+        return Question(self.student, cell, self.is_public if is_public is None else is_public)
