@@ -11,6 +11,7 @@ from lessons.lib.draft.dspark import DSparkProposer
 from lessons.lib.draft.dspark_net import DSparkConfig, DSparkNet
 from lessons.lib.draft.proposer import DraftProposal
 from lessons.lib.model.features import FeatureCapture
+from lessons.lib.sampling import logits_to_probs
 from lessons.lib.tree import DraftTree
 from tests.batch_kit import Case, tiny_model
 from tests.engine_models import empty_sequences, prepare_batch
@@ -20,17 +21,10 @@ BLOCK = 5
 MASK = 96
 
 
-def block_config(kind, target, has_qk_norm=True, **changes):
+def block_config(kind, target, has_qk_norm=True, body_changes=(), **changes):
     """Two layers whose sizes are not the target's where they may differ."""
-    body = replace(
-        target,
-        num_layers=2,
-        num_heads=4,
-        num_kv_heads=2,
-        head_dim=16,
-        intermediate_size=64,
-        has_qk_norm=has_qk_norm,
-    )
+    sizes = dict(num_layers=2, num_heads=4, num_kv_heads=2, head_dim=16, intermediate_size=64)
+    body = replace(target, **sizes | dict(body_changes), has_qk_norm=has_qk_norm)
     common = dict(feature_layers=FEATURE_LAYERS, block_size=BLOCK, mask_token_id=MASK) | changes
     if kind == "dflash":
         return DFlashConfig(body, **common)
@@ -41,6 +35,9 @@ def block_net(kind, target, seed=0, **changes):
     """A random network whose laws are lively and whose norms are not all ones."""
     torch.manual_seed(seed)
     net = {"dflash": DFlashNet, "dspark": DSparkNet}[kind](block_config(kind, target, **changes))
+    if net.d2t is not None:
+        ids = torch.randperm(target.vocab_size)[: len(net.d2t)].sort().values
+        net.d2t.copy_(ids - torch.arange(len(ids)))
     with torch.no_grad():
         for name, parameter in net.named_parameters():
             if "norm" in name:
@@ -158,3 +155,49 @@ def slow_block_hidden(net, features, embeds, shift=0):
         up = rows @ weights[f"{layer}.mlp.up_proj.weight"].T
         hidden = hidden + (gate * up) @ weights[f"{layer}.mlp.down_proj.weight"].T
     return norm(hidden, "norm")
+
+
+def slow_steps(net, model, features, ids, drafts, sampling, temperatures=(1.0,) * BLOCK, kind=None):
+    """Laws and confidences of the given drafts of DSpark behind `ids`, one matrix product at a
+    time; `kind` overrides the kind of Markov head."""
+    weights = {name: tensor.double() for name, tensor in net.state_dict().items()}
+    config = net.config
+    embedding = weights.get("embed_tokens.weight", model.embedding.double())
+    head = weights.get("lm_head.weight", model.lm_head.double())
+    masks = [config.mask_token_id] * (config.block_size - 1)
+    hidden = slow_block_hidden(net, features, embedding[[ids[-1], *masks]])
+    rows = hidden if config.anchor_predicts else hidden[1:]
+    state = torch.zeros(config.markov_rank).double()
+    laws, confidences = [], []
+    for row, before, temperature in zip(rows, [ids[-1], *drafts[:-1]], temperatures, strict=False):
+        markov = weights["markov_head.markov_w1.weight"][before]
+        latent, state = _slow_head(kind or config.markov_head_type, weights, row, markov, state)
+        logits = head @ row + weights["markov_head.markov_w2.weight"] @ latent
+        full = torch.full((model.config.vocab_size,), -torch.inf).double()
+        offsets = net.d2t if net.d2t is not None else torch.zeros(len(logits)).long()
+        for index, offset in enumerate(offsets.tolist()):
+            full[index + offset] = logits[index]
+        laws.append(logits_to_probs(full, sampling))
+        if "confidence_head.proj.weight" in weights:
+            seen = torch.cat((row, markov)) if config.confidence_head_with_markov else row
+            logit = weights["confidence_head.proj.weight"][0] @ seen
+            logit = logit + weights["confidence_head.proj.bias"][0]
+            confidences.append(float(1 / (1 + (-logit / temperature).exp())))
+    return torch.stack(laws), confidences
+
+
+def _slow_head(kind, weights, row, markov, state):
+    """What W2 takes, and the next state."""
+    rank = len(markov)
+    if kind == "gated":
+        inputs = torch.cat((row, markov))
+        gate = weights["markov_head.gate_proj.weight"] @ inputs
+        return markov / (1 + (-gate - weights["markov_head.gate_proj.bias"]).exp()), state
+    if kind == "rnn":
+        inputs = torch.cat((state, markov, row))
+        joint = weights["markov_head.joint_proj.weight"] @ inputs
+        joint = joint + weights["markov_head.joint_proj.bias"]
+        keep = 1 / (1 + (-joint[:rank]).exp())
+        candidate, out = torch.tanh(joint[rank : 2 * rank]), torch.tanh(joint[2 * rank :])
+        return out, keep * state + (1 - keep) * candidate
+    return markov, state

@@ -14,48 +14,70 @@ def target_features(text, layers, kind="llama"):
 
 
 class Reference:
-    """The drafter of published weights `tensors` for a target of `config`."""
+    """The drafter of published weights `tensors` for a target of `config`; `layer` is what they
+    call the layer. What a drafter has of norms and maps shows in its tensors."""
 
-    def __init__(self, tensors, config, embedding):
-        self.tensors, self.config, self.embedding = tensors, config, embedding
-        self.target_ids = tensors["d2t"] + torch.arange(len(tensors["d2t"]))
+    def __init__(
+        self, tensors, config, embedding, layer="midlayer", before_residual=False, feeds_norm=False
+    ):
+        self.tensors, self.config, self.layer = tensors, config, layer
+        self.embedding = tensors.get("embed_tokens.weight", embedding)
+        self.before_residual, self.feeds_norm = before_residual, feeds_norm
+        count = len(tensors["lm_head.weight"])
+        self.target_ids = tensors.get("d2t", torch.zeros(count).long()) + torch.arange(count)
 
     def log_probs(self, features, next_ids, guesses):
         """Log-law over the draft vocabulary behind `guesses`, which follow the last of next_ids.
 
-        features [n, 3 * hidden] of positions 0 .. n - 1, next_ids [n] the tokens behind them.
+        features [n, k * hidden] of positions 0 .. n - 1, next_ids [n] the tokens behind them.
         """
-        given = self._linear("fc", features)
+        given = self._linear("fc", self._norm_features(features))
         for count in range(len(guesses) + 1):
             tokens = [*next_ids, *guesses[:count]]
             out = self._layer(self.embedding[tokens], given)
-            given = torch.cat([given, out[-1:]])  # its own output is the next row's hidden
-        return F.linear(self._norm("norm", out[-1]), self.tensors["lm_head.weight"]).log_softmax(-1)
+            final = self._norm("norm", out[-1:])
+            # Its own output is the next row's hidden.
+            given = torch.cat([given, final if self.feeds_norm else out[-1:]])
+        return F.linear(final[0], self.tensors["lm_head.weight"]).log_softmax(-1)
+
+    def _norm_features(self, features):
+        if "input_norm.weight" in self.tensors:
+            return self._norm("input_norm", features)
+        if "fc_norm.0.weight" not in self.tensors:
+            return features
+        width = len(self.tensors["fc_norm.0.weight"])
+        parts = [features[:, at : at + width] for at in range(0, features.shape[1], width)]
+        return torch.cat([self._norm(f"fc_norm.{i}", part) for i, part in enumerate(parts)], -1)
 
     def _layer(self, embeds, hidden):
         config, rows = self.config, len(embeds)
         inputs = torch.cat(
             [
-                self._norm("midlayer.input_layernorm", embeds),
-                self._norm("midlayer.hidden_norm", hidden),
+                self._norm(f"{self.layer}.input_layernorm", embeds),
+                self._norm(f"{self.layer}.hidden_norm", hidden),
             ],
             -1,
         )
         query, key, value = (
-            self._linear(f"midlayer.self_attn.{part}_proj", inputs)
+            self._linear(f"{self.layer}.self_attn.{part}_proj", inputs)
             .view(rows, -1, config.head_dim)
             .transpose(0, 1)
             for part in "qkv"
         )
+        if f"{self.layer}.self_attn.q_norm.weight" in self.tensors:
+            query = self._norm(f"{self.layer}.self_attn.q_norm", query)
+            key = self._norm(f"{self.layer}.self_attn.k_norm", key)
         key, value = (t.repeat_interleave(config.group_size, 0) for t in (key, value))
         scores = self._turn(query) @ self._turn(key).transpose(1, 2) / config.head_dim**0.5
         scores = scores.masked_fill(torch.ones(rows, rows).triu(1).bool(), -torch.inf)
         mixed = (scores.softmax(-1) @ value).transpose(0, 1).flatten(1)
-        hidden = hidden + self._linear("midlayer.self_attn.o_proj", mixed)
-        normed = self._norm("midlayer.post_attention_layernorm", hidden)
-        gate = F.silu(self._linear("midlayer.mlp.gate_proj", normed))
-        inner = gate * self._linear("midlayer.mlp.up_proj", normed)
-        return hidden + self._linear("midlayer.mlp.down_proj", inner)
+        if self.before_residual:
+            hidden = self._norm(f"{self.layer}.hidden_norm", hidden)
+        hidden = hidden + self._linear(f"{self.layer}.self_attn.o_proj", mixed)
+        normed = self._norm(f"{self.layer}.post_attention_layernorm", hidden)
+        gate = F.silu(self._linear(f"{self.layer}.mlp.gate_proj", normed))
+        inner = gate * self._linear(f"{self.layer}.mlp.up_proj", normed)
+        return hidden + self._linear(f"{self.layer}.mlp.down_proj", inner)
 
     def _turn(self, heads):
         """RoPE on [heads, rows, head_dim]; row i stands at position i."""

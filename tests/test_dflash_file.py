@@ -70,7 +70,7 @@ def test_what_is_no_drafter_of_this_target_is_refused(tmp_path):
         load_dflash(tmp_path / "text.safetensors", model)
 
 
-@pytest.mark.parametrize("name", ["hidden_size", "vocab_size", "rope_theta"])
+@pytest.mark.parametrize("name", ["hidden_size", "vocab_size"])
 def test_sizes_that_are_not_the_targets_are_refused(name):
     model, _ = tiny_model()
     config = block_config("dflash", model.config)

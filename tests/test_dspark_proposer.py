@@ -8,15 +8,13 @@ import torch
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.dspark import DSparkProposer, load_dspark, save_dspark
-from lessons.lib.sampling import logits_to_probs
 from tests.batch_kit import random_ids, tiny_model
 from tests.block_kit import (
     BLOCK,
-    block_embeds,
     block_net,
     block_proposer,
     informed,
-    slow_block_hidden,
+    slow_steps,
     target_features,
 )
 
@@ -34,24 +32,6 @@ class Scripted:
         return self.token_ids.pop(0)
 
 
-def slow_steps(net, model, ids, drafts, sampling, temperatures=(1.0,) * BLOCK):
-    """Laws and confidences of the given drafts, one matrix product at a time."""
-    weights = {name: tensor.double() for name, tensor in net.state_dict().items()}
-    features = target_features(model, ids[:-1])
-    hidden = slow_block_hidden(net, features, block_embeds(model, ids[-1]))
-    laws, confidences = [], []
-    for row, (before, temperature) in enumerate(
-        zip([ids[-1], *drafts[:-1]], temperatures, strict=False)
-    ):
-        markov = weights["markov_head.markov_w1.weight"][before]
-        bias = weights["markov_head.markov_w2.weight"] @ markov
-        laws.append(logits_to_probs(model.lm_head.double() @ hidden[row] + bias, sampling))
-        doubt = weights["confidence_head.proj.weight"][0] @ torch.cat((hidden[row], markov))
-        logit = doubt + weights["confidence_head.proj.bias"][0]
-        confidences.append(float(1 / (1 + (-logit / temperature).exp())))
-    return torch.stack(laws), confidences
-
-
 @pytest.mark.parametrize("count", [1, BLOCK, BLOCK + 3])
 def test_laws_and_confidences_are_the_slow_ones(count):
     """The anchor's row predicts the first draft; every law is that after the draft before it."""
@@ -61,10 +41,61 @@ def test_laws_and_confidences_are_the_slow_ones(count):
     proposal = informed(proposer, model, ids).propose(ids, count)
     assert len(proposal.token_ids) == min(count, BLOCK)
     net = block_net("dspark", model.config)
-    laws, confidences = slow_steps(net, model, ids, proposal.token_ids, sampling, TEMPERATURES)
+    laws, confidences = slow_steps(
+        net,
+        model,
+        target_features(model, ids[:-1]),
+        ids,
+        proposal.token_ids,
+        sampling,
+        TEMPERATURES,
+    )
     torch.testing.assert_close(proposal.draft_probs, laws[:count], rtol=1e-3, atol=1e-5)
     assert proposal.confidences == pytest.approx(confidences[:count], rel=1e-4)
     assert count == 1 or max(confidences) - min(confidences) > 0.1
+
+
+@pytest.mark.parametrize("kind", ["gated", "rnn"])
+def test_the_other_markov_heads_are_the_slow_ones_and_look_at_the_row(kind):
+    model, _ = tiny_model()
+    ids, sampling = random_ids(13, seed=1), SamplingParams(0.7, seed=5)
+    changes = dict(markov_head_type=kind, markov_rank=8)
+    proposal = informed(block_proposer("dspark", sampling, **changes), model, ids).propose(ids, 9)
+    net, features = block_net("dspark", model.config, **changes), target_features(model, ids[:-1])
+    drafts = proposal.token_ids
+    laws, confidences = slow_steps(net, model, features, ids, drafts, sampling)
+    torch.testing.assert_close(proposal.draft_probs, laws, rtol=1e-3, atol=1e-5)
+    assert proposal.confidences == pytest.approx(confidences, rel=1e-4)
+    plain, _ = slow_steps(net, model, features, ids, drafts, sampling, kind="vanilla")
+    assert (plain - laws).abs().sum(-1).min() > 0.01
+
+
+def test_only_the_recurrent_head_remembers_more_than_one_token():
+    model, _ = tiny_model()
+    ids, sampling = random_ids(13, seed=1), SamplingParams(1.0)
+    for kind, remembers in (("vanilla", False), ("gated", False), ("rnn", True)):
+        proposer = block_proposer("dspark", sampling, markov_head_type=kind, markov_rank=8)
+        informed(proposer, model, ids)
+        laws = []
+        for first in (1, 50):
+            proposer._random = Scripted([first, 2, 3, 4, 5])
+            laws.append(proposer.propose(ids, BLOCK).draft_probs)
+        assert torch.equal(laws[0][0], laws[1][0]) and not torch.equal(laws[0][1], laws[1][1])
+        assert torch.equal(laws[0][2:], laws[1][2:]) != remembers
+
+
+@pytest.mark.parametrize(
+    "changes", [dict(enable_confidence_head=False), dict(confidence_head_with_markov=False)]
+)
+def test_a_confidence_head_may_be_missing_or_see_the_row_alone(changes):
+    model, _ = tiny_model()
+    ids, sampling = random_ids(13, seed=2), SamplingParams(1.0)
+    proposer = informed(block_proposer("dspark", sampling, **changes), model, ids)
+    found, net = proposer.propose(ids, BLOCK), block_net("dspark", model.config, **changes)
+    features = target_features(model, ids[:-1])
+    laws, confidences = slow_steps(net, model, features, ids, found.token_ids, sampling)
+    torch.testing.assert_close(found.draft_probs, laws, rtol=1e-3, atol=1e-5)
+    assert found.confidences == (pytest.approx(confidences, rel=1e-4) if confidences else None)
 
 
 def test_a_greedy_proposal_follows_its_own_argmax():
@@ -72,9 +103,13 @@ def test_a_greedy_proposal_follows_its_own_argmax():
     ids = random_ids(13, seed=2)
     proposal = informed(block_proposer("dspark"), model, ids).propose(ids, BLOCK)
     net = block_net("dspark", model.config)
-    laws, _ = slow_steps(net, model, ids, proposal.token_ids, SamplingParams())
+    laws, _ = slow_steps(
+        net, model, target_features(model, ids[:-1]), ids, proposal.token_ids, SamplingParams()
+    )
     assert proposal.token_ids == laws.argmax(-1).tolist() and proposal.draft_probs is None
-    blind = slow_steps(net, model, ids, [ids[-1]] * BLOCK, SamplingParams())[0]
+    blind = slow_steps(
+        net, model, target_features(model, ids[:-1]), ids, [ids[-1]] * BLOCK, SamplingParams()
+    )[0]
     assert proposal.token_ids != blind.argmax(-1).tolist()
 
 
@@ -128,6 +163,7 @@ def test_a_saved_network_comes_back_with_its_temperatures(tmp_path):
     "changes, message",
     [
         (dict(markov_rank=0), "markov_rank"),
+        (dict(markov_head_type="lstm"), "markov_head_type 'lstm' is unknown"),
         (dict(temperatures=(1.0,)), "1 temperatures for 5 drafts"),
         (dict(temperatures=(1.0, 1.0, 0.0, 1.0, 1.0)), "temperatures must be above 0"),
     ],

@@ -88,7 +88,8 @@ def rewrite(folder, change):
     ("change", "message"),
     [
         (lambda t: t.pop("fc.weight"), "fc.weight is missing"),
-        (lambda t: t.update(t2d=torch.zeros(97)), "t2d is unknown"),
+        (lambda t: t.update(t2d=torch.zeros(97)), "d2t and t2d contradict"),
+        (lambda t: t.update(extra=torch.zeros(97)), "extra is not part of this architecture"),
         (lambda t: t.update({"norm.weight": torch.ones(9)}), r"norm.weight has shape \[9\]"),
         (lambda t: t["d2t"].add_(60), "outside the target's vocabulary"),
         (lambda t: t["d2t"][1:2].copy_(t["d2t"][:1] - 1), "two draft ids to one"),
@@ -105,9 +106,9 @@ def test_a_drafter_of_another_target_is_refused(folder):
     (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 64}))
     with pytest.raises(InputError, match="hidden_size 64, this one has 48"):
         load_eagle3(folder, target())
-    del config["rope_theta"]
+    del config["vocab_size"]
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match="rope_theta is missing"):
+    with pytest.raises(InputError, match="vocab_size 32000, this one has 97"):
         load_eagle3(folder, target())
 
 

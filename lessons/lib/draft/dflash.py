@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
@@ -72,11 +71,9 @@ class DFlashProposer:
 
     @torch.inference_mode()
     def propose(self, context_ids: Sequence[int], num_draft_tokens: int) -> DraftProposal:
-        """Fill a whole block in one pass and propose the first of it. The anchor only looks: its
-        own row predicts nothing."""
-        config = self._net.config
-        hidden = self._block_hidden(context_ids, config.block_size)[1 : 1 + num_draft_tokens]
-        logits = F.linear(hidden, self._target.lm_head)
+        """Fill a whole block in one pass and propose the first of it."""
+        hidden = self._draft_rows(context_ids, num_draft_tokens)
+        logits = self._net.to_target_vocabulary(self._net.base_logits(hidden, self._target))
         if self._sampling.is_greedy:
             return DraftProposal(logits.argmax(-1).tolist())
         probs = logits_to_probs(logits, self._sampling)
@@ -95,19 +92,22 @@ class DFlashProposer:
         empty = weight.new_empty(0, body.num_kv_heads, body.head_dim)
         self._context = [(empty, empty)] * body.num_layers
 
-    def _block_hidden(self, context_ids: Sequence[int], num_rows: int) -> torch.Tensor:
-        """The pass: anchor and num_rows - 1 masks at their places in the text -> [rows, hidden]."""
-        anchor = len(context_ids) - 1
+    def _draft_rows(self, context_ids: Sequence[int], count: int) -> torch.Tensor:
+        """The pass: the anchor and masks at their places in the text -> the rows that predict the
+        first `count` drafts [<= count, hidden]. Often the anchor only looks: then its own row
+        predicts nothing."""
+        config, anchor = self._net.config, len(context_ids) - 1
+        num_rows, first = config.block_size, int(not config.anchor_predicts)
         if self.num_cached != anchor:
             raise InputError(
                 f"the drafter knows {self.num_cached} positions of the {anchor} before the last "
                 "token; it must be given the target's features of each"
             )
-        masks = [self._net.config.mask_token_id] * (num_rows - 1)
+        masks = [config.mask_token_id] * (num_rows - 1)
         token_ids = torch.tensor([context_ids[-1], *masks], device=self._target.device)
-        embeds = F.embedding(token_ids, self._target.embedding)
+        embeds = self._net.embed(token_ids, self._target)
         positions = torch.arange(anchor, anchor + num_rows, device=self._target.device)
-        return self._net(embeds, positions, self._context)
+        return self._net(embeds, positions, self._context)[first : first + count]
 
 
 def save_dflash(net: DFlashNet, path: Path, dtype: torch.dtype = torch.bfloat16) -> None:

@@ -14,13 +14,15 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from kernels.runtime import InputError
 from lessons.lib.config import ModelConfig
 from lessons.lib.draft.decoder import DecoderLayer, KeyValue, attend
+from lessons.lib.draft.draft_vocab import check_d2t, target_ids
 from lessons.lib.model.features import check_layer_ids
-from lessons.lib.model.llama import rope_tables
+from lessons.lib.model.llama import LlamaModel, rope_tables
 
 
 def dflash_layers(num_layers: int, count: int) -> tuple[int, ...]:
@@ -39,15 +41,29 @@ def dflash_layers(num_layers: int, count: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class DFlashConfig:
-    """body: sizes of the draft layers; hidden size, vocabulary and rope are the target's.
+    """body: sizes of the draft layers; hidden size and vocabulary are the target's.
 
-    block_size counts the anchor; mask_token_id is a token that no text holds.
+    block_size counts the anchor; mask_token_id is a token that no text holds. What differs between
+    published drafters:
+
+    anchor_predicts   the anchor's row predicts the first draft; else the first mask's row does
+    has_embedding     it has an embedding of its own; else it uses the target's
+    draft_vocab_size  rows of its own head, if that is reduced with a map to the target's ids; None
+                      where it uses the target's head
     """
 
     body: ModelConfig
     feature_layers: tuple[int, ...]
     block_size: int
     mask_token_id: int
+    anchor_predicts: bool = False
+    has_embedding: bool = False
+    draft_vocab_size: int | None = None
+
+    @property
+    def num_drafts(self) -> int:
+        """Drafts of a block."""
+        return self.block_size - (not self.anchor_predicts)
 
     def __post_init__(self) -> None:
         if self.block_size < 2:
@@ -61,8 +77,9 @@ class DFlashConfig:
             )
 
     def check_target(self, target: ModelConfig) -> None:
-        """Raise InputError where this drafter cannot share the target's embedding and states."""
-        for name in ("hidden_size", "vocab_size", "rope_theta", "rope_scaling"):
+        """Raise InputError where this drafter cannot share the target's tokens and states. Its rope
+        is its own affair: it turns its own queries and keys alone."""
+        for name in ("hidden_size", "vocab_size"):
             mine, wanted = getattr(self.body, name), getattr(target, name)
             if mine != wanted:
                 raise InputError(f"drafter has {name} {mine}, the target {wanted}")
@@ -90,10 +107,12 @@ class _Layer(DecoderLayer):
 
 
 class DFlashNet(nn.Module):
-    """Weights and computation; holds no state of any request and neither embedding nor head."""
+    """Weights and computation; holds no state of any request, and embedding, head and d2t (draft id
+    -> offset to its target id [draft_vocab] int64) only where the config says so."""
 
     cos: torch.Tensor
     sin: torch.Tensor
+    d2t: torch.Tensor | None
 
     def __init__(self, config: DFlashConfig) -> None:
         super().__init__()
@@ -103,11 +122,43 @@ class DFlashNet(nn.Module):
         self.hidden_norm = nn.RMSNorm(hidden, body.rms_norm_eps)
         self.layers = nn.ModuleList(_Layer(body) for _ in range(body.num_layers))
         self.norm = nn.RMSNorm(hidden, body.rms_norm_eps)
+        self._add_vocabulary()
         # A block may begin at the last position of the context and reach beyond it.
         reach = replace(body, max_context=body.max_context + config.block_size)
         cos, sin = rope_tables(reach, torch.float32, torch.device("cpu"))
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
+
+    def _add_vocabulary(self) -> None:
+        vocab, hidden = self.config.body.vocab_size, self.config.body.hidden_size
+        count = self.config.draft_vocab_size or 0
+        self.embed_tokens = nn.Embedding(vocab, hidden) if self.config.has_embedding else None
+        self.lm_head = nn.Linear(hidden, count, bias=False) if count else None
+        is_reduced = 0 < count < vocab
+        self.register_buffer("d2t", torch.zeros(count, dtype=torch.int64) if is_reduced else None)
+
+    def check_vocabulary(self, source: str) -> None:
+        """Raise InputError for a map of a reduced vocabulary that cannot be."""
+        if self.d2t is not None:
+            check_d2t(self.d2t, self.config.body.vocab_size, source)
+
+    def embed(self, token_ids: torch.Tensor, target: LlamaModel) -> torch.Tensor:
+        """token_ids [...] -> [..., hidden], by its own embedding or the target's."""
+        own = self.embed_tokens
+        return F.embedding(token_ids, target.embedding if own is None else own.weight)
+
+    def base_logits(self, hidden: torch.Tensor, target: LlamaModel) -> torch.Tensor:
+        """Rows [..., hidden] from `forward` -> logits [..., draft_vocab], by its own head or the
+        target's."""
+        return F.linear(hidden, target.lm_head if self.lm_head is None else self.lm_head.weight)
+
+    def to_target_vocabulary(self, logits: torch.Tensor) -> torch.Tensor:
+        """Logits [..., draft_vocab] -> [..., vocab]; what cannot be drafted gets -inf."""
+        if self.d2t is None:
+            return logits
+        full = logits.new_full((*logits.shape[:-1], self.config.body.vocab_size), -torch.inf)
+        full[..., target_ids(self.d2t)] = logits
+        return full
 
     def context(self, features: torch.Tensor, positions: torch.Tensor) -> list[KeyValue]:
         """Keys and values that the block sees of committed tokens, one pair a layer.

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.dflash import DFlashProposer
@@ -42,23 +41,28 @@ class DSparkProposer(DFlashProposer):
     def propose(self, context_ids: Sequence[int], num_draft_tokens: int) -> DraftProposal:
         """One pass, then draft by draft: correct the row's logits by the draft before, draw.
 
-        The proposal carries the confidence of each draft, which was settled before it was drawn.
+        The proposal carries the confidence of each draft, which was settled before it was drawn;
+        none where the network has no confidence head.
         """
-        config = self._net.config
-        hidden = self._block_hidden(context_ids, config.block_size)[:num_draft_tokens]
-        base = F.linear(hidden, self._target.lm_head)
-        temperatures = config.temperatures or (1.0,) * config.block_size
+        net, config = self._net, self._net.config
+        hidden = self._draft_rows(context_ids, num_draft_tokens)
+        base = net.base_logits(hidden, self._target)
+        temperatures = config.temperatures or (1.0,) * config.num_drafts
         token_ids: list[int] = []
         laws: list[torch.Tensor] = []
         confidences: list[float] = []
+        state = None
         for row, logits, temperature in zip(hidden, base, temperatures, strict=False):
             previous = torch.tensor([context_ids[-1], *token_ids][-1], device=row.device)
-            bias, doubt = self._net.follow(row, previous)
-            confidences.append(float((doubt.float() / temperature).sigmoid()))
-            laws.append(logits_to_probs(logits + bias, self._sampling))
+            bias, state = net.markov_head(row, previous, state)
+            doubt = net.doubt(row, previous)
+            if doubt is not None:
+                confidences.append(float((doubt.float() / temperature).sigmoid()))
+            laws.append(logits_to_probs(net.to_target_vocabulary(logits + bias), self._sampling))
             token_ids.append(self._pick(laws[-1]))
         probs = None if self._sampling.is_greedy else torch.stack(laws)
-        return DraftProposal(token_ids, probs, confidences=confidences)
+        has_confidence = config.enable_confidence_head
+        return DraftProposal(token_ids, probs, confidences=confidences if has_confidence else None)
 
     def _pick(self, law: torch.Tensor) -> int:
         """A token of law [vocab]; a greedy law has all mass on one."""

@@ -33,7 +33,8 @@ class Eagle3Proposer:
         width: int = 1,
         num_levels: int = 6,
     ) -> None:
-        """embedding: the target's [vocab, hidden], in the dtype of the network.
+        """embedding: the target's [vocab, hidden], in the dtype of the network; a network that has
+        an embedding of its own uses that.
 
         width 1 drafts a chain: the likeliest tokens, or with a temperature in `sampling` tokens
         drawn by it, with their laws. A larger width drafts trees at most num_levels deep.
@@ -42,7 +43,8 @@ class Eagle3Proposer:
             raise InputError(f"width and levels must be 1 or more, got {width} and {num_levels}")
         self.feature_layers = net.config.feature_layers
         self.num_passes = 0  # of the layer, since the request began
-        self._net, self._embedding = net, embedding
+        self._net = net
+        self._embedding = embedding if net.embed_tokens is None else net.embed_tokens.weight
         self._sampling = sampling or SamplingParams()
         self._random = SeededRandom(self._sampling.seed, is_draft=True)
         self._width, self._num_levels = width, num_levels

@@ -1,19 +1,20 @@
-"""An EAGLE-3 drafter on disk, in the layout of the authors' checkpoints, with a checksum."""
+"""The EAGLE-3 drafter that this course ships: the authors' layout, with a checksum beside it."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from kernels.runtime import InputError
 from lessons.lib.config import ModelConfig
-from lessons.lib.draft.eagle3_net import Eagle3Config, Eagle3Net
-from lessons.lib.model.hf_folder import read_json
+from lessons.lib.draft.checkpoints import eagle3
+from lessons.lib.draft.checkpoints.folder import Checkpoint
+from lessons.lib.draft.eagle3_net import Eagle3Net
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.model.weight_cache import is_intact, sha256
 
@@ -23,13 +24,14 @@ HOW_TO_TRAIN = (
     "train one with `python -m lessons.lib.train eagle3` and `python -m lessons.lib.train export`"
 )
 _FILE = "model.safetensors"
-_KEYS = {  # config.json -> ModelConfig
+_SIZES = {  # ModelConfig -> config.json
     "vocab_size": "vocab_size",
     "hidden_size": "hidden_size",
     "intermediate_size": "intermediate_size",
-    "num_attention_heads": "num_heads",
-    "num_key_value_heads": "num_kv_heads",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
     "head_dim": "head_dim",
+    "max_context": "max_position_embeddings",
     "rope_theta": "rope_theta",
     "rms_norm_eps": "rms_norm_eps",
 }
@@ -45,45 +47,30 @@ def save_eagle3(net: Eagle3Net, folder: Path, dtype: torch.dtype = torch.bfloat1
     save_file(tensors, folder / _FILE)
     (folder / _FILE).with_suffix(".sha256").write_text(sha256(folder / _FILE) + "\n")
     config = {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1}
-    config |= {key: getattr(net.config.target, name) for key, name in _KEYS.items()}
+    config |= _sizes(net.config.body)
     config["draft_vocab_size"] = net.config.draft_vocab_size
     config["eagle_aux_hidden_state_layer_ids"] = list(net.config.feature_layers)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
 def load_eagle3(folder: Path, model: LlamaModel) -> Eagle3Net:
-    """The drafter of a folder, for this target, in its dtype and on its device.
+    """The drafter of a folder that `save_eagle3` wrote, for this target, in its dtype and on its
+    device.
 
     Raises InputError when files are missing, damaged, or made for another target.
     """
     if not folder.exists():
         raise InputError(f"no EAGLE-3 drafter in {folder}; {HOW_TO_TRAIN}")
-    raw = read_json(folder / "config.json")
-    _check_target(raw, model.config, folder)
-    layers = tuple(_require(raw, "eagle_aux_hidden_state_layer_ids", folder))
-    config = Eagle3Config(model.config, _require(raw, "draft_vocab_size", folder), layers)
-    path = folder / _FILE
-    if not is_intact(path):
-        raise InputError(f"{path}: missing or does not match its .sha256; fetch it again")
-    net = Eagle3Net(config)
-    try:
-        net.load_tensors(load_file(path), str(path))
-    except SafetensorError as error:
-        raise InputError(f"{path}: not a readable safetensors file ({error})") from error
-    return net.to(model.device, model.dtype).requires_grad_(False)
+    if not is_intact(folder / _FILE):
+        raise InputError(f"{folder / _FILE}: missing or does not match its .sha256; fetch it again")
+    return eagle3.read_authors(Checkpoint.open(folder), model)
 
 
-def _check_target(raw: dict[str, Any], target: ModelConfig, folder: Path) -> None:
-    for key, name in _KEYS.items():
-        found, wanted = _require(raw, key, folder), getattr(target, name)
-        if found != wanted:
-            raise InputError(
-                f"{folder}: made for a target with {key} {found}, this one has {wanted}; "
-                f"{HOW_TO_TRAIN}"
-            )
-
-
-def _require(raw: dict[str, Any], key: str, folder: Path) -> Any:
-    if key not in raw:
-        raise InputError(f"{folder / 'config.json'}: {key} is missing")
-    return raw[key]
+def _sizes(body: ModelConfig) -> dict[str, Any]:
+    sizes: dict[str, Any] = {key: getattr(body, name) for name, key in _SIZES.items()}
+    sizes["model_type"] = "qwen3" if body.has_qk_norm else "llama"
+    if body.rope_scaling is not None:
+        scaling = asdict(body.rope_scaling)
+        scaling["original_max_position_embeddings"] = scaling.pop("original_max_position")
+        sizes["rope_scaling"] = {"rope_type": "llama3"} | scaling
+    return sizes

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
 from kernels.runtime import InputError
 from lessons.lib.config import ModelConfig, RopeScaling
+from lessons.lib.model.hf_folder import open_safetensors
 from lessons.lib.model.weight_cache import sha256
 from lessons.lib.model.weights import compare_tensors
 
@@ -28,7 +28,8 @@ def save_net(net: nn.Module, config: Any, path: Path, dtype: torch.dtype) -> Non
     """Write the weights of `net` in `dtype` and its config, a dataclass; beside it a checksum."""
     path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {
-        name: t.detach().to("cpu", dtype).contiguous() for name, t in net.state_dict().items()
+        name: t.detach().to("cpu", dtype if t.is_floating_point() else t.dtype).contiguous()
+        for name, t in net.state_dict().items()
     }
     save_file(tensors, path, {CONFIG_KEY: json.dumps(asdict(config))})
     path.with_suffix(".sha256").write_text(sha256(path) + "\n")
@@ -36,7 +37,7 @@ def save_net(net: nn.Module, config: Any, path: Path, dtype: torch.dtype) -> Non
 
 def read_config(path: Path) -> dict[str, Any]:
     """The fields of the config of a file, `body` as a ModelConfig and lists as tuples."""
-    with _open(path) as file:
+    with open_safetensors(path) as file:
         text = (file.metadata() or {}).get(CONFIG_KEY)
     if text is None:
         raise InputError(f"{path}: holds no {CONFIG_KEY!r} in its header; not saved by this course")
@@ -51,17 +52,8 @@ def read_config(path: Path) -> dict[str, Any]:
 def load_weights(net: nn.Module, path: Path) -> None:
     """Fill `net`, keeping its dtype. Raises InputError naming the first tensor that differs."""
     expected = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    with _open(path) as file:
+    with open_safetensors(path) as file:
         names = list(file.keys())
         found = {name: tuple(file.get_slice(name).get_shape()) for name in names}
         compare_tensors(found, expected, str(path))
         net.load_state_dict({name: file.get_tensor(name) for name in names})
-
-
-def _open(path: Path) -> Any:
-    if not path.exists():
-        raise InputError(f"{path}: file not found")
-    try:
-        return safe_open(path, framework="pt", device="cpu")
-    except SafetensorError as error:
-        raise InputError(f"{path}: not a readable safetensors file ({error})") from error

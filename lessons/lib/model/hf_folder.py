@@ -32,7 +32,11 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_config(folder: Path) -> ModelConfig:
     """config.json as a ModelConfig. Raises InputError for what the forward does not compute."""
     path = folder / "config.json"
-    raw = read_json(path)
+    return model_config(read_json(path), path)
+
+
+def model_config(raw: dict[str, Any], path: Path) -> ModelConfig:
+    """As `read_config`, of what was read from `path`."""
     architecture = raw.get("model_type")
     if architecture not in ARCHITECTURES:
         raise InputError(
@@ -87,8 +91,8 @@ def read_tensors(
     """All tensors of the folder, shapes checked before the first byte of data is read."""
     locations: dict[str, Path] = {}
     shapes: dict[str, tuple[int, ...]] = {}
-    for path in _weight_files(folder):
-        with _open(path, "cpu") as file:
+    for path in weight_files(folder):
+        with open_safetensors(path) as file:
             for name in file.keys():  # noqa: SIM118 (not a dict)
                 if name == LM_HEAD and config.tie_word_embeddings:
                     continue  # some exporters write the tied matrix twice
@@ -97,14 +101,15 @@ def read_tensors(
     check_tensors(shapes, config, str(folder))
     tensors: dict[str, torch.Tensor] = {}
     for path in sorted(set(locations.values())):
-        with _open(path, str(device)) as file:
+        with open_safetensors(path, str(device)) as file:
             for name, location in locations.items():
                 if location == path:
                     tensors[name] = file.get_tensor(name).to(dtype)
     return tensors
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a folder. Raises InputError when one is missing."""
     index = folder / "model.safetensors.index.json"
     if not index.exists():
         single = folder / "model.safetensors"
@@ -118,7 +123,10 @@ def _weight_files(folder: Path) -> list[Path]:
     return files
 
 
-def _open(path: Path, device: str) -> Any:
+def open_safetensors(path: Path, device: str = "cpu") -> Any:
+    """An open file. Raises InputError when it is missing or damaged."""
+    if not path.exists():
+        raise InputError(f"{path}: file not found")
     try:
         return safe_open(path, framework="pt", device=device)
     except SafetensorError as error:
