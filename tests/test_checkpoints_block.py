@@ -9,10 +9,11 @@ import torch
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.checkpoints import load_draft
-from lessons.lib.draft.dflash import DFlashProposer
+from lessons.lib.draft.dflash import DFlashProposer, load_dflash
 from lessons.lib.draft.dflash_net import DFlashNet
-from lessons.lib.draft.dspark import DSparkProposer
+from lessons.lib.draft.dspark import DSparkProposer, load_dspark
 from lessons.lib.draft.dspark_net import DSparkNet
+from lessons.lib.draft.eagle3_file import load_eagle3
 from lessons.lib.sampling import logits_to_probs
 from tests.block_kit import MASK, block_net, slow_block_hidden, slow_steps
 from tests.checkpoint_kit import (
@@ -346,3 +347,16 @@ def test_what_no_network_here_computes_is_refused(make, change, message, tmp_pat
     edit_config(folder, change)
     with pytest.raises(InputError, match=message):
         load_draft(folder, target())
+
+
+def test_a_method_takes_the_folders_that_fit_it_and_names_the_method_of_others(tmp_path):
+    dflash, dspark = written(tmp_path / "a", deepspec_dflash()), written(tmp_path / "b", deepspec())
+    assert type(load_dflash(dflash, target())) is DFlashNet
+    assert type(load_dspark(dspark, target())) is DSparkNet
+    for load, folder, message in (
+        (load_dspark, dflash, "for the method dflash, not dspark"),
+        (load_dflash, dspark, "for the method dspark, not dflash"),
+        (load_eagle3, dspark, "for the method dspark, not eagle3"),
+    ):
+        with pytest.raises(InputError, match=message):
+            load(folder, target())

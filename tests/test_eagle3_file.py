@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from kernels.runtime import InputError
+from lessons.lib.draft import eagle3_file
 from lessons.lib.draft.eagle3_file import load_eagle3, save_eagle3
 from lessons.lib.draft.eagle3_net import Eagle3Config, Eagle3Net
 from lessons.lib.draft.registry import make_proposer, method_names, ready_methods
@@ -71,6 +72,14 @@ def test_a_damaged_file_is_refused(folder):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
+    with pytest.raises(InputError, match="does not match its .sha256"):
+        load_eagle3(folder, target())
+
+
+def test_what_others_publish_has_no_checksum_and_what_is_shipped_must(folder, monkeypatch):
+    (folder / "model.sha256").unlink()
+    assert load_eagle3(folder, target()).config.draft_vocab_size == DRAFT_VOCABULARY
+    monkeypatch.setattr(eagle3_file, "SHIPPED", folder)
     with pytest.raises(InputError, match="does not match its .sha256"):
         load_eagle3(folder, target())
 

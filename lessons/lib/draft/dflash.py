@@ -9,6 +9,7 @@ import torch
 
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
+from lessons.lib.draft.checkpoints import is_published, load_as
 from lessons.lib.draft.decoder import KeyValue
 from lessons.lib.draft.dflash_net import DFlashConfig, DFlashNet
 from lessons.lib.draft.net_file import load_weights, read_config, save_net
@@ -116,8 +117,11 @@ def save_dflash(net: DFlashNet, path: Path, dtype: torch.dtype = torch.bfloat16)
 
 
 def load_dflash(path: Path, target: LlamaModel) -> DFlashNet:
-    """A network for this target, in its dtype and on its device. Raises InputError for anything
-    that does not fit, naming the tensor or the size."""
+    """A network for this target, in its dtype and on its device: of a file that `save_dflash` made,
+    or of a folder that others published. Raises InputError for anything that does not fit, naming
+    the tensor or the size."""
+    if is_published(path):
+        return load_as(DFlashNet, path, target)
     config = DFlashConfig(**read_config(path))
     config.check_target(target.config)
     net = DFlashNet(config)

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from lessons.lib.config import SamplingParams
+from lessons.lib.draft.checkpoints import is_published, load_as
 from lessons.lib.draft.dflash import DFlashProposer
 from lessons.lib.draft.dspark_net import DSparkConfig, DSparkNet
 from lessons.lib.draft.net_file import load_weights, read_config, save_net
@@ -79,6 +80,8 @@ def save_dspark(net: DSparkNet, path: Path, dtype: torch.dtype = torch.bfloat16)
 
 def load_dspark(path: Path, target: LlamaModel) -> DSparkNet:
     """As `load_dflash`."""
+    if is_published(path):
+        return load_as(DSparkNet, path, target)
     config = DSparkConfig(**read_config(path))
     config.check_target(target.config)
     net = DSparkNet(config)

@@ -1,4 +1,5 @@
-"""The EAGLE-3 drafter that this course ships: the authors' layout, with a checksum beside it."""
+"""An EAGLE-3 drafter in a folder: this course ships its own in the authors' layout, with a checksum
+beside it, and takes those of others."""
 
 from __future__ import annotations
 
@@ -12,8 +13,7 @@ from safetensors.torch import save_file
 
 from kernels.runtime import InputError
 from lessons.lib.config import ModelConfig
-from lessons.lib.draft.checkpoints import eagle3
-from lessons.lib.draft.checkpoints.folder import Checkpoint
+from lessons.lib.draft.checkpoints import load_as
 from lessons.lib.draft.eagle3_net import Eagle3Net
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.model.weight_cache import is_intact, sha256
@@ -54,16 +54,19 @@ def save_eagle3(net: Eagle3Net, folder: Path, dtype: torch.dtype = torch.bfloat1
 
 
 def load_eagle3(folder: Path, model: LlamaModel) -> Eagle3Net:
-    """The drafter of a folder that `save_eagle3` wrote, for this target, in its dtype and on its
-    device.
+    """The drafter of a folder, for this target, in its dtype and on its device: one that
+    `save_eagle3` wrote, or one that others published.
 
-    Raises InputError when files are missing, damaged, or made for another target.
+    What has a checksum beside it must match it; what this course ships must have one. Raises
+    InputError when files are missing, damaged, or made for another target.
     """
     if not folder.exists():
         raise InputError(f"no EAGLE-3 drafter in {folder}; {HOW_TO_TRAIN}")
-    if not is_intact(folder / _FILE):
-        raise InputError(f"{folder / _FILE}: missing or does not match its .sha256; fetch it again")
-    return eagle3.read_authors(Checkpoint.open(folder), model)
+    path = folder / _FILE
+    is_summed = folder == SHIPPED or path.with_suffix(".sha256").exists()
+    if is_summed and not is_intact(path):
+        raise InputError(f"{path}: missing or does not match its .sha256; fetch it again")
+    return load_as(Eagle3Net, folder, model)
 
 
 def _sizes(body: ModelConfig) -> dict[str, Any]:

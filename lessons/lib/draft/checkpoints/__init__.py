@@ -10,15 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
+from kernels.runtime import InputError
 from lessons.lib.draft.checkpoints import block, eagle3
 from lessons.lib.draft.checkpoints.folder import Checkpoint
 from lessons.lib.draft.dflash_net import DFlashNet
+from lessons.lib.draft.dspark_net import DSparkNet
 from lessons.lib.draft.eagle3_net import Eagle3Net
 from lessons.lib.model.llama import LlamaModel
 
 DraftNet = Eagle3Net | DFlashNet
 Reader = Callable[[Checkpoint, LlamaModel], DraftNet]
+Kind = TypeVar("Kind", Eagle3Net, DFlashNet, DSparkNet)
+_METHODS = {Eagle3Net: "eagle3", DFlashNet: "dflash", DSparkNet: "dspark"}
 
 _BY_ARCHITECTURE: dict[str, Reader] = {
     "LlamaForCausalLMEagle3": eagle3.read_authors,
@@ -34,6 +39,22 @@ _SPECULATORS: dict[str, Reader] = {
     "dflash": block.read_speculators,
     "dspark": block.read_speculators,
 }
+
+
+def is_published(path: Path) -> bool:
+    """Whether this is a folder of the kind read here; this course saves block drafters in one file,
+    config and all."""
+    return (path / "config.json").exists()
+
+
+def load_as(kind: type[Kind], folder: Path, model: LlamaModel) -> Kind:
+    """As `load_draft`, for a method that runs this kind of network and no other."""
+    net = load_draft(folder, model)
+    if type(net) is not kind:
+        raise InputError(
+            f"{folder}: holds a drafter for the method {_METHODS[type(net)]}, not {_METHODS[kind]}"
+        )
+    return net
 
 
 def load_draft(folder: Path, model: LlamaModel) -> DraftNet:
