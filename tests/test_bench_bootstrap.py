@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernels.runtime import InputError
-from lessons.lib.bench.bootstrap import NEVER, crossing, ratio_interval
+from lessons.lib.bench.bootstrap import NEVER, crossing, median_interval, ratio_interval
 
 TRUTH, LEVEL, REPETITIONS = 1.3, 0.95, 400
 
@@ -116,3 +116,16 @@ def test_no_crossing_says_how_far_it_looked():
 def test_what_cannot_be_is_refused(wrong, message):
     with pytest.raises(InputError, match=message):
         wrong()
+
+
+def test_the_median_interval_holds_the_median_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    hits, low, runs = 0, 0.93, 300
+    for _ in range(runs):
+        ratios = 1.5 * np.exp(rng.standard_t(2, size=12) * 0.2)  # heavy tails: machines stall
+        found = median_interval(ratios, np.ones(12), num_resamples=500)
+        assert found.low <= found.estimate <= found.high and found.num_blocks == 12
+        hits += found.low <= 1.5 <= found.high
+    assert hits / runs >= low
+    stalled = median_interval([1.5] * 9 + [0.01], [1.0] * 10)
+    assert (stalled.low, stalled.high) == pytest.approx((1.5, 1.5))

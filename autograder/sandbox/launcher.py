@@ -17,10 +17,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from autograder.sandbox.processes import descendants, environments, kill_marked, send
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parent.parent
@@ -55,6 +56,22 @@ class Limits:
     max_restarts: int = 6
 
 
+@dataclass(frozen=True)
+class Extras:
+    """What a worker may have beyond the usual: our model's files, threads, a card.
+
+    `read_only` are shown where they lie; `devices` are device nodes such as /dev/nvidia0;
+    `environment` adds variables. Nothing here comes from a student.
+    """
+
+    read_only: tuple[Path, ...] = ()
+    devices: tuple[Path, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+NO_EXTRAS = Extras()
+
+
 @dataclass
 class Process:
     """A running worker; the launcher owns its processes, socket and private folder."""
@@ -64,17 +81,38 @@ class Process:
     folder: Path
     mark: str
 
+    def pause(self) -> None:
+        """Stop the worker and everything it started, until `resume`: it computes nothing."""
+        stopped: set[int] = set()
+        while new := self._family() - stopped:  # what one forked before it was stopped
+            send(new, signal.SIGSTOP)
+            stopped |= new
+
+    def resume(self) -> None:
+        """Let go on what `pause` stopped."""
+        send(self._family(), signal.SIGCONT)
+
+    def _family(self) -> set[int]:
+        """The worker and its descendants, and whoever else still carries its mark."""
+        marked = {pid for pid, text in environments() if self.mark.encode() in text}
+        return marked | descendants(self.popen.pid)
+
     def kill(self) -> None:
         """Kill the worker and everything it started; wait; remove its folder."""
         self.channel.close()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.popen.pid, signal.SIGKILL)
         self.popen.wait()
-        _kill_marked(self.mark)
+        kill_marked(self.mark)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def start(isolation: str, limits: Limits, libraries: Sequence[Path] = ()) -> Process:
+def start(
+    isolation: str,
+    limits: Limits,
+    libraries: Sequence[Path] = (),
+    extras: Extras = NO_EXTRAS,
+) -> Process:
     """Start a worker under `isolation` (one of ISOLATIONS). Raises SandboxError.
 
     `libraries` are the folders of this repository that a setup cell may import; bubblewrap
@@ -86,15 +124,16 @@ def start(isolation: str, limits: Limits, libraries: Sequence[Path] = ()) -> Pro
     worker = HERE / "worker.py" if isolation == "rlimits" else Path("/worker/worker.py")
     plan = {
         "drop_to_uid": NOBODY if isolation == "root" else -1,
-        "rlimits": _rlimits(limits, isolation),
+        "rlimits": _rlimits(limits, isolation, bool(extras.devices)),
     }
     command = [sys.executable, "-s", "-B", str(worker), str(theirs.fileno()), json.dumps(plan)]
     python_path = str(REPO) if isolation == "rlimits" else "/course"
     env = _environment(folder if isolation == "rlimits" else Path("/tmp"), mark)
+    env |= extras.environment
     if libraries:
         env["PYTHONPATH"] = python_path
     if isolation != "rlimits":
-        command = [*_bubblewrap(isolation, limits, libraries, env), "--", *command]
+        command = [*_bubblewrap(isolation, limits, libraries, extras, env), "--", *command]
     try:
         popen = subprocess.Popen(
             command,
@@ -115,7 +154,9 @@ def start(isolation: str, limits: Limits, libraries: Sequence[Path] = ()) -> Pro
     return Process(popen, ours, folder, mark)
 
 
-def _rlimits(limits: Limits, isolation: str) -> dict[str, int]:
+def _rlimits(limits: Limits, isolation: str, has_card: bool = False) -> dict[str, int]:
+    if has_card:  # the driver reserves more address space than any machine has memory
+        return {k: v for k, v in _rlimits(limits, isolation).items() if k not in ("AS", "DATA")}
     return {
         "DATA": limits.memory_bytes,
         "AS": limits.memory_bytes + LIBRARY_BYTES,
@@ -159,7 +200,7 @@ def _environment(home: Path, mark: str) -> dict[str, str]:
 
 
 def _bubblewrap(
-    isolation: str, limits: Limits, libraries: Sequence[Path], env: dict[str, str]
+    isolation: str, limits: Limits, libraries: Sequence[Path], extras: Extras, env: dict[str, str]
 ) -> list[str]:
     """The bwrap command up to `--`: what the worker can see and what it cannot do."""
     unshare = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
@@ -173,9 +214,13 @@ def _bubblewrap(
     command += ["--perms", "1777", "--size", str(limits.tmp_bytes), "--tmpfs", "/tmp"]
     command += _system_binds()
     command += ["--proc", "/proc", "--dev", "/dev"]
+    for device in extras.devices:
+        command += ["--dev-bind", str(device), str(device)]
     command += ["--perms", "0555", "--size", "4096", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
     for source in (HERE / "worker.py", HERE / "wire.py"):
         command += _bind(source, Path("/worker") / source.name)
+    for path in extras.read_only:
+        command += _bind(path, path)
     for library in libraries:
         command += _bind(library, Path("/course") / library.relative_to(REPO))
         if (
@@ -229,26 +274,3 @@ def _bind(source: Path, target: Path) -> list[str]:
         if not parent.is_relative_to("/usr"):
             command += ["--perms", "0755", "--dir", str(parent)]
     return [*command, "--ro-bind", str(source), str(target)]
-
-
-def _kill_marked(mark: str) -> None:
-    """Kill what escaped the process group: every process that still carries the worker's mark."""
-    needle = mark.encode()
-    for _ in range(200):  # a killed process may take a moment to go
-        found = [pid for pid, text in _environments() if needle in text]
-        if not found:
-            return
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
-
-
-def _environments() -> Iterator[tuple[int, bytes]]:
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            if state not in "ZX" and int(entry.name) != os.getpid():
-                yield int(entry.name), (entry / "environ").read_bytes()
-        except OSError:
-            continue

@@ -7,15 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from autograder.sandbox import launcher, wire
-from autograder.sandbox.launcher import Limits, SandboxError
+from autograder.sandbox.launcher import NO_EXTRAS, Extras, Limits, SandboxError
 from lessons.lib.checks.outcome import Outcome, OutcomeKind
 
 
 class Worker:
     """One worker process. After `is_lost` it is dead and stays so. Raises SandboxError."""
 
-    def __init__(self, isolation: str, limits: Limits, libraries: Sequence[Path] = ()) -> None:
-        self.process = launcher.start(isolation, limits, libraries)
+    def __init__(
+        self,
+        isolation: str,
+        limits: Limits,
+        libraries: Sequence[Path] = (),
+        extras: Extras = NO_EXTRAS,
+    ) -> None:
+        self.process = launcher.start(isolation, limits, libraries, extras)
         self.buffer = b""
         self.num_requests = 0
         hello = self._receive(time.monotonic() + limits.start_s)
@@ -96,8 +102,11 @@ def read_reply(reply: dict[str, Any]) -> Outcome:
         args = wire.from_wire(reply["args"])
         if not isinstance(args, list):
             raise wire.WireError("arguments are no list")
-        return Outcome("value", value=wire.from_wire(reply["value"]), args=tuple(args))
-    except (wire.WireError, KeyError, TypeError, RecursionError):
+        value, worker_ms = wire.from_wire(reply["value"]), reply.get("elapsed_ms", 0.0)
+        if type(worker_ms) not in (int, float):
+            raise wire.WireError("a time that is no number")
+        return Outcome("value", value=value, args=tuple(args), worker_ms=float(worker_ms))
+    except (wire.WireError, KeyError, TypeError, RecursionError, OverflowError):
         return Outcome("garbled", detail="sent an answer that is not plain data")
 
 

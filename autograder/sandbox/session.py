@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from autograder.sandbox import launcher, wire
-from autograder.sandbox.launcher import Limits, SandboxError
+from autograder.sandbox.launcher import NO_EXTRAS, Extras, Limits, SandboxError
 from autograder.sandbox.link import Worker, read_reply
 from lessons.lib.checks.outcome import Outcome
 
@@ -41,8 +41,14 @@ class Sandbox:
     worker is left out of the next start, so that it costs no more than what it defines.
     """
 
-    def __init__(self, limits: Limits | None = None, isolation: str | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        isolation: str | None = None,
+        extras: Extras = NO_EXTRAS,
+    ) -> None:
         self.limits = limits or Limits()
+        self.extras = extras
         self.isolation = isolation or find_isolation()
         self.cells: list[Cell] = []
         self.cell_outcomes: dict[str, Outcome] = {}
@@ -73,6 +79,16 @@ class Sandbox:
         """The plain value of a name in the student's notebook."""
         return self._ask({"op": "get", "name": name})
 
+    def pause(self) -> None:
+        """Stop everything of this worker, so that another may be timed in peace."""
+        if self._worker is not None:
+            self._worker.process.pause()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        if self._worker is not None:
+            self._worker.process.resume()
+
     def _ask(self, request: dict[str, Any]) -> Outcome:
         worker = self._ready()
         if isinstance(worker, Outcome):
@@ -98,7 +114,9 @@ class Sandbox:
             if self.num_starts > self.limits.max_restarts:
                 return Outcome("died", detail="stopped the grader's worker again and again")
             self.num_starts += 1
-            self._worker = Worker(self.isolation, self.limits, course_libraries(self.cells))
+            self._worker = Worker(
+                self.isolation, self.limits, course_libraries(self.cells), self.extras
+            )
             self._run_all(self._worker)
         return self._worker
 

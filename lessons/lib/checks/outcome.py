@@ -13,7 +13,8 @@ OutcomeKind = Literal["value", "error", "refused", "missing", "timeout", "died",
 class Outcome:
     """What came of one request.
 
-    kind     value    `value` is plain data; `args` are the call's arguments afterwards
+    kind     value    `value` is plain data; `args` are the call's arguments afterwards;
+                      `worker_ms` is how long it took by the worker's clock: a second opinion
              error    the code raised `error_type`: `detail`, at `line` of its cell;
                       `bases` are the names of the built-in classes it derives from
              refused  it returned something that is not plain data; `detail` says what
@@ -28,6 +29,7 @@ class Outcome:
     bases: tuple[str, ...] = ()
     detail: str = ""
     line: int = 0
+    worker_ms: float = 0.0
 
     @property
     def is_value(self) -> bool:
