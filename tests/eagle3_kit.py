@@ -7,9 +7,9 @@ import torch
 from lessons.lib.draft.eagle3 import Eagle3Proposer
 from lessons.lib.draft.eagle3_net import Eagle3Config, Eagle3Net
 from lessons.lib.engine import Engine
-from lessons.lib.train.data import Sample
-from lessons.lib.train.eagle3 import Eagle3Trainer, TrainSettings
-from tests.batch_kit import random_ids, tiny_model
+from lessons.lib.train.eagle3 import Eagle3Recipe, Eagle3Settings
+from tests.batch_kit import tiny_model
+from tests.train_kit import TINY, tiny_trainer
 
 DRAFT_VOCABULARY = 60
 
@@ -39,35 +39,16 @@ def llama_engine(**settings):
     return Engine(*tiny_model("llama"), **settings)
 
 
-@functools.cache
-def tiny_samples(count=64, prompt_len=6, num_new=24):
-    """Texts that the tiny target wrote, greedily."""
-    engine = llama_engine()
-    samples = []
-    for seed in range(count):
-        prompt = random_ids(prompt_len, seed)
-        result = engine.generate(prompt, num_new, ignore_eos=True)
-        samples.append(Sample([*prompt, *result.token_ids], prompt_len, "tiny"))
-    return samples
+EAGLE3 = Eagle3Settings(draft_vocab_size=97, num_unrolled=3, num_drawn=97)
 
 
-TINY = TrainSettings(
-    num_tokens=16_000,
-    draft_vocab_size=97,
-    batch_size=8,
-    learning_rate=3e-3,
-    num_warmup=500,
-    num_unrolled=3,
-)
-
-
-def tiny_trainer(settings=TINY):
-    return Eagle3Trainer(tiny_model("llama")[0], tiny_samples(), settings)
+def eagle3_trainer(settings=TINY):
+    return tiny_trainer(Eagle3Recipe, EAGLE3, settings)
 
 
 @functools.cache
 def trained_net():
     """A drafter of the tiny target that guesses well on texts it has seen."""
-    trainer = tiny_trainer()
+    trainer = eagle3_trainer()
     losses = list(trainer.run())
-    return trainer.net.requires_grad_(False), losses
+    return trainer.recipe.net.requires_grad_(False), losses

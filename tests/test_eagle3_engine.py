@@ -10,8 +10,9 @@ from lessons.lib.config import SamplingParams
 from lessons.lib.engine import Engine
 from tests.batch_kit import Case as BatchCase
 from tests.batch_kit import random_ids, run_all, tiny_model
-from tests.eagle3_kit import llama_engine, proposer_of, tiny_samples, trained_net
+from tests.eagle3_kit import llama_engine, proposer_of, trained_net
 from tests.engine_models import reference_model
+from tests.train_kit import tiny_samples
 
 SHAPES = {"chain": {}, "tree": {"width": 3, "num_levels": 4}}
 

@@ -5,17 +5,15 @@ import dataclasses
 import pytest
 import torch
 
-from kernels.runtime import InputError
-from lessons.lib.train.eagle3 import load_trainer
-from lessons.lib.train.held_out import HeldOut, measure_net
-from lessons.lib.train.target_pass import run_target
+from lessons.lib.train.eagle3 import Eagle3Recipe
+from lessons.lib.train.held_out import HeldOut
+from lessons.lib.train.target_pass import collate, run_target
 from lessons.lib.train.unroll import learnt_rows, unroll
 from tests.batch_kit import relative_error, tiny_model
-from tests.eagle3_kit import TINY, tiny_net, tiny_samples, tiny_trainer, trained_net
+from tests.eagle3_kit import EAGLE3, eagle3_trainer, tiny_net, trained_net
 from tests.eagle3_reference import Reference, target_features
 from tests.engine_models import reference_model
-
-SHORT = dataclasses.replace(TINY, num_tokens=1500)
+from tests.train_kit import VOCABULARY, tiny_samples, tiny_texts
 
 
 def uneven_batch(net):
@@ -24,22 +22,27 @@ def uneven_batch(net):
         dataclasses.replace(sample, token_ids=sample.token_ids[:length])
         for sample, length in zip(tiny_samples(), (18, 12, 15), strict=False)
     ]
-    return samples, run_target(tiny_model("llama")[0], samples, net.config.feature_layers)
+    layers = net.config.feature_layers
+    rows = run_target(tiny_model("llama")[0], samples, layers, VOCABULARY)
+    return samples, collate(samples, rows, layers)
 
 
 def test_the_target_pass_is_transformers_on_each_text():
     net = tiny_net()
-    model, _ = tiny_model("llama")
     samples, batch = uneven_batch(net)
+    features = batch.features(net.config.feature_layers)
     for row, sample in enumerate(samples):
         length = len(sample.token_ids)
         assert batch.token_ids[row, :length].tolist() == sample.token_ids
         expected = target_features(sample.token_ids, net.config.feature_layers)
-        assert relative_error(batch.features[row, :length], expected) < 2e-5
+        assert relative_error(features[row, :length], expected) < 2e-5
         with torch.no_grad():
             logits = reference_model("llama")(torch.tensor([sample.token_ids])).logits[0]
-        assert relative_error(batch.final[row, :length] @ model.lm_head.T, logits) < 2e-5
-        assert not batch.features[row, length:].any()
+        first = sample.prompt_len - 1
+        law = torch.zeros_like(logits).scatter(1, batch.top_ids[row, :length], batch.top_probs[row])
+        assert relative_error(law[first:], logits.softmax(-1)[first:]) < 2e-5
+        assert not batch.top_probs[row, :first].any()
+        assert not features[row, length:].any()
 
 
 @pytest.mark.parametrize("chosen", [None, [2, 5, 6, 9]])
@@ -51,18 +54,20 @@ def test_unrolled_steps_are_the_drafters(chosen):
     samples, batch = uneven_batch(net)
     starts = None if chosen is None else torch.tensor(chosen)
     num_compared = 0
-    for step, (rows, hidden) in enumerate(unroll(net, model.embedding, batch, 4, starts)):
+    features = batch.features(net.config.feature_layers)
+    steps = unroll(net, model.embedding, batch, features, 4, starts)
+    for step, (rows, hidden) in enumerate(steps):
         if step and chosen:
             assert rows.tolist() == chosen
         found = net.logits(hidden).log_softmax(-1)
         for text, sample in enumerate(samples):
             ids = sample.token_ids
-            features = batch.features[text]
             for column, start in enumerate(rows.tolist()):
                 if start + 1 + step >= len(ids):
                     continue
                 guesses = ids[start + 2 : start + 2 + step]
-                expected = reference.log_probs(features[: start + 1], ids[1 : start + 2], guesses)
+                known, tokens = features[text, : start + 1], ids[1 : start + 2]
+                expected = reference.log_probs(known, tokens, guesses)
                 torch.testing.assert_close(found[text, column], expected, atol=2e-4, rtol=1e-4)
                 num_compared += 1
     assert num_compared > 40
@@ -80,15 +85,14 @@ def test_rows_that_are_learnt_predict_the_response():
 
 
 def acceptance_of(net):
-    model, _ = tiny_model("llama")
-    batch = run_target(model, tiny_samples()[:32], net.config.feature_layers)
-    with torch.no_grad():
-        return measure_net(net, model.embedding, [batch], 3)
+    recipe = Eagle3Recipe(tiny_model("llama")[0], EAGLE3, tiny_samples())
+    recipe.net = net
+    return recipe.measure(tiny_texts().batch(range(32)), 3)
 
 
 def test_loss_falls_and_acceptance_rises():
     net, losses = trained_net()
-    start = acceptance_of(tiny_trainer().net)
+    start = acceptance_of(eagle3_trainer().recipe.net)
     end = acceptance_of(net)
     assert sum(losses[-8:]) < 0.93 * sum(losses[:8])
     assert end.conditional[0] > start.conditional[0] + 0.15
@@ -98,47 +102,7 @@ def test_loss_falls_and_acceptance_rises():
 def test_held_out_counts_only_what_had_a_chance():
     known = [torch.tensor([[1, 1, 1, 0]]).bool(), torch.tensor([[1, 1, 0, 0]]).bool()]
     hits = [torch.tensor([[1, 0, 1, 1]]).bool(), torch.tensor([[1, 1, 1, 1]]).bool()]
-    found = HeldOut.empty(2)
-    found.add(hits, known)
+    found = HeldOut.of(hits, known)
     assert found.tried.tolist() == [3, 1] and found.accepted.tolist() == [2, 1]
     assert found.tokens_per_round == pytest.approx(1 + 2 / 3 + 2 / 3)
     assert (found + found).tried.tolist() == [6, 2]
-
-
-def weights_of(trainer):
-    return torch.cat([parameter.detach().flatten() for parameter in trainer.net.parameters()])
-
-
-def test_a_resumed_run_ends_like_one_in_one_go(tmp_path):
-    whole = tiny_trainer(SHORT)
-    losses = list(whole.run())
-    first = tiny_trainer(SHORT)
-    before = list(first.run(until=600))
-    first.notes = {"data": "tiny"}
-    first.save(tmp_path / "run.pt")
-    second = load_trainer(tmp_path / "run.pt", first.model, first.samples)
-    assert second.num_seen == first.num_seen < whole.num_seen and second.notes == first.notes
-    assert [*before, *second.run()] == losses
-    assert torch.equal(weights_of(second), weights_of(whole))
-
-
-def test_another_seed_gives_another_run():
-    other = tiny_trainer(dataclasses.replace(SHORT, seed=1))
-    assert list(other.run(until=300)) != list(tiny_trainer(SHORT).run(until=300))
-
-
-def test_a_checkpoint_of_another_run_is_refused(tmp_path):
-    path = tmp_path / "run.pt"
-    tiny_trainer(SHORT).save(path)
-    with pytest.raises(InputError, match="trained with seed 0, not 1"):
-        tiny_trainer(dataclasses.replace(SHORT, seed=1)).resume(path)
-    path.write_bytes(b"nothing")
-    with pytest.raises(InputError, match="not a checkpoint"):
-        tiny_trainer(SHORT).resume(path)
-
-
-def test_the_rate_warms_up_and_falls_to_zero():
-    rates = [TINY.rate(seen) for seen in range(0, TINY.num_tokens + 1, 100)]
-    assert rates[0] < 0.01 * TINY.learning_rate and rates[-1] == 0
-    assert max(rates) == TINY.learning_rate
-    assert rates.index(max(rates)) == 5

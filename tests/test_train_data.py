@@ -1,7 +1,6 @@
 """Texts to train on: what goes in, what must stay out, in which order; and the bigram control."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -21,10 +20,12 @@ from lessons.lib.train.data import (
     without_overlap,
     write_samples,
 )
+from lessons.lib.train.recipes import RECIPES
 from lessons.lib.train.text import library_samples
+from lessons.lib.train.trainer import read_checkpoint
 from tests.batch_kit import tiny_engine
-from tests.eagle3_kit import tiny_samples
 from tests.engine_models import reference_model, write_folder
+from tests.train_kit import texts_without_mask, tiny_samples
 
 TEXTS = [
     Sample([1, 2, 3, 4, 2, 3], 2, "a"),
@@ -65,10 +66,9 @@ def test_overlap_is_a_run_of_tokens_anywhere():
 
 
 def test_held_out_texts_are_one_in_24_and_never_trained_on():
-    samples = [Sample([i, i], 1, "a") for i in range(100)]
-    train, held_out = split_held_out(samples)
-    assert [s.token_ids[0] for s in held_out] == [0, 24, 48, 72, 96]
-    assert sorted(s.token_ids[0] for s in train + held_out) == list(range(100))
+    train, held_out = split_held_out(100)
+    assert held_out == [0, 24, 48, 72, 96]
+    assert sorted(train + held_out) == list(range(100))
 
 
 def test_the_draft_vocabulary_is_what_responses_use_most():
@@ -81,7 +81,7 @@ def test_an_epoch_has_every_text_once_and_a_seed_one_order():
     order = list(itertools.islice(batches(samples, 4, seed=3), 26))
     assert order == list(itertools.islice(batches(samples, 4, seed=3), 26))
     assert order != list(itertools.islice(batches(samples, 4, seed=4), 26))
-    epoch = sorted(s.token_ids[-1] for batch in order[:13] for s in batch)
+    epoch = sorted(index for batch in order[:13] for index in batch)
     assert epoch == list(range(50))
     assert order[:13] != order[13:]
 
@@ -118,35 +118,53 @@ def tiny_folder(tmp_path_factory):
     return write_folder(reference_model("llama"), tmp_path_factory.mktemp("tiny"))
 
 
-def test_from_texts_to_a_measured_drafter(tiny_folder, tmp_path, capsys):
-    """data, eagle3 (in two goes), export and eval as a user types them."""
-    data, checkpoint, out = tmp_path / "t.npz", tmp_path / "c.pt", tmp_path / "drafter"
+SIZES = {
+    "eagle3": ["--draft-vocab-size", "80"],
+    "dflash": ["--num-features", "1", "--block-size", "4", "--mask-token-id", "96"],
+}
+SIZES["dspark"] = [*SIZES["dflash"], "--markov-rank", "4"]
+
+
+@pytest.fixture(scope="module")
+def tokens_without_mask(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "raw.npz"
+    write_samples(texts_without_mask() * 6, path)
+    return path
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_from_texts_to_a_measured_drafter(name, tiny_folder, tokens_without_mask, tmp_path, capsys):
+    """data, states, training in two goes, export, training from it, and eval, as a user types
+    them."""
+    data, checkpoint, out = tmp_path / "t.npz", tmp_path / "c.pt", tmp_path / f"{name}-smollm2-135m"
     common = ["--model", str(tiny_folder), "--dtype", "float32", "--device", "cpu"]
     common += ["--threads", "1"]
-    raw = tmp_path / "raw.npz"
-    write_samples(tiny_samples(), raw)
-    assert main(["data", "--from", str(raw), "--out", str(data), *common]) == 0
+    assert main(["data", "--from", str(tokens_without_mask), "--out", str(data), *common]) == 0
+    texts = ["--data", str(data), "--cache", str(tmp_path / "cache"), *common]
+    assert main(["states", *texts]) == 0
+    train = [name, "--every", "500", *SIZES[name], *texts]
     for tokens in ("500", "1000"):
-        command = ["eagle3", "--data", str(data), "--checkpoint", str(checkpoint), *common]
-        sizes = ["--draft-vocab", "80", "--every", "500", "--tokens", tokens]
-        assert main([*command, *sizes]) == 0
-    paths = ["--data", str(data)]
-    places = ["--checkpoint", str(checkpoint), "--out", str(out)]
-    assert main(["export", *places, *paths, *common]) == 0
+        assert main([*train, "--checkpoint", str(checkpoint), "--tokens", tokens]) == 0
+    assert main(["export", name, "--checkpoint", str(checkpoint), "--out", str(out), *texts]) == 0
     card = (out / "card.md").read_text()
     assert "bigram control | all" in card and "this drafter | tiny" in card
-    assert json.loads((out / "config.json").read_text())["draft_vocab_size"] == 80
-    limits = ["--limit", "1", "--max-new-tokens", "6"]
-    assert main(["eval", "--weights", str(out), *paths, *limits, *common]) == 0
+    again = tmp_path / "again.pt"
+    more = ["--checkpoint", str(again), "--from-weights", str(out), "--tokens", "500"]
+    assert main([*train, *more]) == 0
+    history = read_checkpoint(again)["history"]
+    assert len(history) == 3 and history[-1]["tokens"] > history[-2]["tokens"] >= 1000
+    limits = ["--limit", "1", "--max-new-tokens", "6", "--data", str(data), *common]
+    assert main(["eval", "--weights", str(tmp_path), *limits]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("bigram control:") == 1  # the second go resumed
-    assert "eagle3   all" in printed and "bigram   chat" in printed
+    assert printed.count("bigram control:") == 2  # the second go resumed
+    assert f"{name:<8} all" in printed and "bigram   chat" in printed
 
 
 def test_user_errors_are_one_line(tmp_path, capsys):
     assert main(["eagle3", "--data", str(tmp_path / "none.npz")]) == 2
-    assert main(["eval", "--weights", str(tmp_path / "none")]) == 2
+    assert main(["eval", "eagle3", "--weights", str(tmp_path / "none")]) == 2
+    assert main(["eval", "eagle4"]) == 2
     assert main(["eagle3", "--tokens", "many"]) == 2
     lines = capsys.readouterr().err.strip().splitlines()
-    assert [line.startswith("error: ") for line in lines] == [True] * 3
-    assert "lessons.lib.train eagle3" in lines[1]
+    assert [line.startswith("error: ") for line in lines] == [True] * 4
+    assert "lessons.lib.train eagle3" in lines[1] and "choose one of eagle3" in lines[2]

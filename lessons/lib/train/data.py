@@ -75,10 +75,11 @@ def without_overlap(
     return [s for s in samples if forbidden.isdisjoint(_runs(s.token_ids, length))]
 
 
-def split_held_out(samples: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
-    """(train, held out): of samples in a row, which may resemble each other, one in 24 is held."""
-    train = [s for index, s in enumerate(samples) if index % _HELD_OUT_EVERY]
-    return train, list(samples[::_HELD_OUT_EVERY])
+def split_held_out(count: int) -> tuple[list[int], list[int]]:
+    """Indices of (train, held out): of texts in a row, which may resemble each other, one in 24 is
+    held."""
+    held_out = list(range(0, count, _HELD_OUT_EVERY))
+    return [index for index in range(count) if index % _HELD_OUT_EVERY], held_out
 
 
 def frequent_ids(samples: Iterable[Sample], count: int, vocab_size: int) -> torch.Tensor:
@@ -90,9 +91,9 @@ def frequent_ids(samples: Iterable[Sample], count: int, vocab_size: int) -> torc
     return torch.tensor(sorted(order[:count]))
 
 
-def batches(samples: Sequence[Sample], size: int, seed: int) -> Iterator[list[Sample]]:
-    """Batches without end, an epoch after the other; texts of similar length stand together so
-    that little is padded. The same seed gives the same batches."""
+def batches(samples: Sequence[Sample], size: int, seed: int) -> Iterator[list[int]]:
+    """Batches of indices without end, an epoch after the other; texts of similar length stand
+    together so that little is padded. The same seed gives the same batches."""
     epoch = 0
     while True:
         rng = np.random.default_rng([seed, epoch])
@@ -104,7 +105,7 @@ def batches(samples: Sequence[Sample], size: int, seed: int) -> Iterator[list[Sa
             )
             groups += [bucket[i : i + size] for i in range(0, len(bucket), size)]
         for index in rng.permutation(len(groups)):
-            yield [samples[i] for i in groups[index]]
+            yield groups[index]
         epoch += 1
 
 

@@ -1,46 +1,89 @@
-"""From a checkpoint to what is shipped: weights in bf16 and a card that says what they are."""
+"""From a checkpoint to what is shipped: weights in bf16, what is known of the run, and a card."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from kernels.runtime import InputError
-from lessons.lib.draft.eagle3_file import save_eagle3
-from lessons.lib.train.eagle3 import Eagle3Trainer
+from lessons.lib.model.hf_folder import read_json
+from lessons.lib.train.recipe import Recipe
+from lessons.lib.train.trainer import Trainer
+
+_RUN = "training.json"
 
 
-def export_eagle3(trainer: Eagle3Trainer, folder: Path) -> None:
-    """Write weights, config, checksum and card.md to `folder`. The run must have been measured."""
+def export(trainer: Trainer, folder: Path) -> None:
+    """Write weights, config, checksum, training.json and card.md to `folder`. The run must have
+    been measured."""
     if not trainer.history:
         raise InputError("this checkpoint was never measured; train on to the next measurement")
-    save_eagle3(trainer.net, folder)
+    trainer.recipe.save(folder)
+    run = {
+        "tokens": trainer.num_before + trainer.num_seen,
+        "history": trainer.history,
+        "notes": trainer.notes,
+    }
+    (folder / _RUN).write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
     (folder / "card.md").write_text(_card(trainer), encoding="utf-8")
 
 
-def _card(trainer: Eagle3Trainer) -> str:
-    settings, notes = trainer.settings, trainer.notes
+def start_from(trainer: Trainer, folder: Path) -> None:
+    """Shipped weights, of this drafter or one that it extends, as the start of a new run: no
+    optimiser state. The history of the same drafter goes on."""
+    trainer.recipe.load(folder)
+    run = read_json(folder / _RUN)
+    trainer.notes["started from"] = f"{run['notes']['drafter']} after {run['tokens']:,} tokens"
+    if run["notes"]["drafter"] == trainer.recipe.name:
+        trainer.num_before, trainer.history = run["tokens"], run["history"]
+
+
+def _card(trainer: Trainer) -> str:
+    notes, recipe = trainer.notes, trainer.recipe
     last = trainer.history[-1]
-    head = f"""# EAGLE-3 drafter
+    lines = [*_facts(trainer), "", _MEASURED, ""]
+    lines += _rows({"bigram control": notes["bigram"], "this drafter": last["conditional"]})
+    lines += ["", "Over the course of training, all kinds:", ""]
+    lines += [*_curve(trainer.history), "", _go_on(recipe)]
+    return "\n".join(lines) + "\n"
 
-- data: {notes["data"]} (response tokens are learnt from; held out: one text in 24)
-- trained on {trainer.num_seen:,} response tokens in {trainer.num_steps:,} steps of
-  {settings.batch_size} texts, {trainer.seconds:,.0f} s
-- device: {notes["device"]}
-- seed {settings.seed}, learning rate {settings.learning_rate}, draft vocabulary
-  {settings.draft_vocab_size:,}, {settings.num_unrolled} unrolled steps
-- command: `{notes["command"]}`
-- licence: Apache-2.0, as the target whose weights it started from
 
-Whether acceptance had stopped rising can be read from the curve at the end.
+_MEASURED = """Held-out texts of the target, greedy drafts from places all over the responses:
+acceptance of each position given those before it, and tokens a round with the bonus token. The
+engine's own figures on the prompts of `compare`: `python -m lessons.lib.train eval`."""
 
-Held-out texts of the target, greedy drafts from every position: acceptance of each position given
-those before it, and tokens a round with the bonus token.
-"""
-    found = {"bigram control": notes["bigram"], "this drafter": last["conditional"]}
-    lines = [head, *_rows(found), "", "Over the course of training, all kinds:", ""]
-    return "\n".join([*lines, *_curve(trainer.history), ""])
+
+def _facts(trainer: Trainer) -> list[str]:
+    settings, notes, recipe = trainer.settings, trainer.notes, trainer.recipe
+    own = ", ".join(f"{name} {value:,}" for name, value in asdict(recipe.settings).items())
+    count = sum(parameter.numel() for parameter in recipe.net.parameters())
+    before = f"; started from {notes['started from']}" if "started from" in notes else ""
+    return [
+        f"# {recipe.title} drafter for SmolLM2-135M-Instruct",
+        "",
+        f"- {count / 1e6:.1f} M parameters, bf16",
+        f"- data: {notes['data']}: {notes['texts']:,} texts with {notes['tokens']:,} response "
+        "tokens to learn from; held out: one text in 24; no prompt of `compare` is in them",
+        f"- trained on {trainer.num_seen:,} response tokens "
+        f"({trainer.num_seen / notes['tokens']:.1f} passes over the texts) in "
+        f"{trainer.num_steps:,} steps of {settings.batch_size} texts, {trainer.seconds:,.0f} s, "
+        f"with the target's states ready on disk{before}",
+        f"- device: {notes['device']}",
+        f"- seed {settings.seed}, learning rate {settings.learning_rate}; {own}",
+        f"- command: `{notes['command']}`",
+        "- licence: Apache-2.0, as the target whose weights or words it started from",
+    ]
+
+
+def _go_on(recipe: Recipe) -> str:
+    return (
+        "To go on from these weights (without the optimiser's state, so the rate warms up again): "
+        f"`python -m lessons.lib.train {recipe.name} --from-weights FOLDER --tokens N`, "
+        f"then `python -m lessons.lib.train export {recipe.name}`."
+    )
 
 
 def _rows(found: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from lessons.lib.draft.eagle3_net import Eagle3Net
 from lessons.lib.train.target_pass import TargetBatch
-from lessons.lib.train.unroll import learnt_rows, unroll
 
 
 @dataclass
@@ -29,14 +27,17 @@ class HeldOut:
         """Nothing counted yet."""
         return cls(*(torch.zeros(num_steps, dtype=torch.int64) for _ in range(2)))
 
-    def add(self, hits: Sequence[torch.Tensor], known: Sequence[torch.Tensor]) -> None:
-        """hits, known: of each step, [b, t] bool: the draft is the text's token; there is one."""
-        alive = torch.ones_like(hits[0])
+    @classmethod
+    def of(cls, hits: Sequence[torch.Tensor], known: Sequence[torch.Tensor]) -> HeldOut:
+        """hits, known: of each step, bool of one shape: the draft is the text's token; there is
+        one."""
+        found, alive = cls.empty(len(hits)), torch.ones_like(hits[0])
         for step, (hit, is_known) in enumerate(zip(hits, known, strict=True)):
             alive = alive & is_known
-            self.tried[step] += int(alive.sum())
+            found.tried[step] = int(alive.sum())
             alive = alive & hit
-            self.accepted[step] += int(alive.sum())
+            found.accepted[step] = int(alive.sum())
+        return found
 
     def __add__(self, other: HeldOut) -> HeldOut:
         return HeldOut(self.tried + other.tried, self.accepted + other.accepted)
@@ -52,47 +53,31 @@ class HeldOut:
         return 1 + float(np.cumprod(self.conditional).sum())
 
 
-@torch.no_grad()
-def measure_net(
-    net: Eagle3Net, embedding: torch.Tensor, batches: Iterable[TargetBatch], num_steps: int
-) -> HeldOut:
-    """Greedy drafts of the network from every position of the responses."""
-    total, target_ids = HeldOut.empty(num_steps), net.target_ids
-    for batch in batches:
-        hits, known = [], []
-        for step, (starts, hidden) in enumerate(unroll(net, embedding, batch, num_steps)):
-            # The row behind the last one known has no token to meet.
-            is_known = learnt_rows(batch, starts, step) & _has_token(batch, starts, step)
-            guesses = torch.zeros_like(batch.token_ids)
-            guesses[is_known] = target_ids[net.logits(hidden[is_known]).argmax(-1)]
-            hits.append(guesses == _following(batch.token_ids, starts, step))
-            known.append(is_known)
-        total.add(hits, known)
-    return total
-
-
 def measure_bigram(table: torch.Tensor, batches: Iterable[TargetBatch], num_steps: int) -> HeldOut:
-    """The same for the drafter that knows only the last token. table [vocab] int64."""
+    """The drafter that knows only the last token, from every position. table [vocab] int64."""
     total = HeldOut.empty(num_steps)
     for batch in batches:
-        starts = torch.arange(batch.token_ids.shape[1], device=batch.token_ids.device)
-        known = [
-            learnt_rows(batch, starts, step) & _has_token(batch, starts, step)
-            for step in range(num_steps)
-        ]
-        hits = [
-            table[_following(batch.token_ids, starts, step - 1)]
-            == _following(batch.token_ids, starts, step)
-            for step in range(num_steps)
-        ]
-        total.add(hits, known)
+        last = torch.arange(batch.token_ids.shape[1], device=batch.token_ids.device)
+        hits, known = [], []
+        # The drafters' own unrolling: from a start s the first draft is token s + 2.
+        for places in (last + 2 + step for step in range(num_steps)):
+            known.append(is_response(batch, places) & has_token(batch, places))
+            hits.append(table[following(batch, places - 1)] == following(batch, places))
+        total += HeldOut.of(hits, known)
     return total
 
 
-def _following(token_ids: torch.Tensor, starts: torch.Tensor, step: int) -> torch.Tensor:
-    """Token s + 2 + step of every start; of the last ones any."""
-    return token_ids[:, (starts + 2 + step).clamp(max=token_ids.shape[1] - 1)]
+def following(batch: TargetBatch, places: torch.Tensor) -> torch.Tensor:
+    """Tokens [b, m] of the texts at places [m] or [b, m]; behind the end any."""
+    places = places.expand(len(batch.token_ids), -1)
+    return batch.token_ids.gather(1, places.clamp(max=batch.token_ids.shape[1] - 1))
 
 
-def _has_token(batch: TargetBatch, starts: torch.Tensor, step: int) -> torch.Tensor:
-    return starts + 2 + step < batch.lengths[:, None]
+def has_token(batch: TargetBatch, places: torch.Tensor) -> torch.Tensor:
+    """[b, m] bool: whether the text reaches to places [m] or [b, m]."""
+    return places < batch.lengths[:, None]
+
+
+def is_response(batch: TargetBatch, places: torch.Tensor) -> torch.Tensor:
+    """[b, m] bool: whether a token there is, or would be, the target's."""
+    return places >= batch.prompt_lens[:, None]

@@ -21,17 +21,19 @@ def unroll(
     net: Eagle3Net,
     embedding: torch.Tensor,
     batch: TargetBatch,
+    features: torch.Tensor,
     num_steps: int,
     starts: torch.Tensor | None = None,
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """For each step (starts [m], output rows [b, m, hidden]). embedding [vocab, hidden].
+    """For each step (starts [m], output rows [b, m, hidden]). embedding [vocab, hidden],
+    features [b, t, 3 * hidden] of the batch.
 
     starts: those that go on after step 0, all where None. Step j needs token s + 1 + j, so a start
     whose text ends earlier gives rows without meaning, which the caller leaves out.
     """
     tokens, num_positions = batch.token_ids, batch.token_ids.shape[1]
     every = torch.arange(num_positions, device=tokens.device)
-    hidden = net.fuse(batch.features.to(net.fc.weight.dtype))
+    hidden = net.fuse(features.to(net.fc.weight.dtype))
     rows, query, key, value = net.project(_embed(embedding, tokens, every + 1), hidden, every)
     heads_first = [part.transpose(1, 2) for part in (query, key, value)]
     mixed = F.scaled_dot_product_attention(
