@@ -24,7 +24,6 @@ def own_settings(name):
 
 
 def trainer_of(name, settings=TINY):
-    torch.manual_seed(settings.seed)
     return tiny_trainer(RECIPES[name], own_settings(name), settings, texts_without_mask())
 
 

@@ -4,6 +4,8 @@ import functools
 import tempfile
 from pathlib import Path
 
+import torch
+
 from lessons.lib.engine import Engine
 from lessons.lib.train.data import Sample
 from lessons.lib.train.recipes import cached_layers
@@ -51,5 +53,6 @@ def tiny_texts(samples=None):
 
 def tiny_trainer(maker, own, settings=TINY, samples=None):
     texts = tiny_texts(samples)
+    torch.manual_seed(settings.seed)
     recipe = maker(tiny_model("llama")[0], own, texts.samples)
     return Trainer(recipe, texts, range(len(texts.samples)), settings)

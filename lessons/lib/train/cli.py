@@ -37,7 +37,7 @@ from lessons.lib.train.data import (
 from lessons.lib.train.evaluate import evaluate
 from lessons.lib.train.export import export, start_from
 from lessons.lib.train.progress import Progress, measured_and_spare
-from lessons.lib.train.recipe import Recipe, RecipeMaker
+from lessons.lib.train.recipe import Recipe
 from lessons.lib.train.recipes import RECIPES, cached_layers, recipe_maker, shipped_folder
 from lessons.lib.train.target_cache import TargetCache
 from lessons.lib.train.text import library_samples
@@ -120,7 +120,7 @@ def _states(options: argparse.Namespace) -> None:
     texts.fill()
 
 
-def _add_train(parser: argparse.ArgumentParser, maker: RecipeMaker) -> None:
+def _add_train(parser: argparse.ArgumentParser, maker: type[Recipe]) -> None:
     parser.add_argument("--tokens", type=int, default=500_000, metavar="N", help="to learn from")
     parser.add_argument("--checkpoint", type=Path, metavar="PT", help="build/train/NAME.pt")
     parser.add_argument("--every", type=int, default=100_000, metavar="N", help="measure and save")
@@ -136,7 +136,7 @@ def _add_train(parser: argparse.ArgumentParser, maker: RecipeMaker) -> None:
     parser.set_defaults(run=partial(_train, maker))
 
 
-def _train(maker: RecipeMaker, options: argparse.Namespace) -> None:
+def _train(maker: type[Recipe], options: argparse.Namespace) -> None:
     """Train, measuring and saving every so many tokens; goes on where the checkpoint stopped."""
     model, texts, train = _open(options)
     settings = TrainSettings(options.tokens, options.batch, options.rate, seed=options.seed)
@@ -249,7 +249,7 @@ def _held_out(texts: TargetCache) -> tuple[list[int], list[int]]:
 
 
 def _trainer(
-    maker: RecipeMaker,
+    maker: type[Recipe],
     model: LlamaModel,
     texts: TargetCache,
     train: Sequence[int],
@@ -257,7 +257,7 @@ def _trainer(
     settings: TrainSettings,
 ) -> Trainer:
     torch.manual_seed(settings.seed)  # for the weights that start at random
-    recipe: Recipe = maker(model, own, [texts.samples[index] for index in train])
+    recipe = maker(model, own, [texts.samples[index] for index in train])
     return Trainer(recipe, texts, train, settings)
 
 

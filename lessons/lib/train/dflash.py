@@ -51,7 +51,6 @@ class DFlashRecipe:
 
     name, title = "dflash", "DFlash"
     Settings: Any = DFlashSettings
-    first_row = 1  # of a block that drafts; the anchor's only looks
 
     def __init__(self, model: LlamaModel, settings: Any, samples: Sequence[Sample]) -> None:
         self.settings, self._model = settings, model
@@ -171,7 +170,7 @@ class DFlashRecipe:
         embeds = F.embedding(ids.flatten(1), self._model.embedding)
         mask = torch.cat([before, own], -1)[:, None]  # the same for all heads
         hidden = self.net(embeds, positions, context, mask)
-        return hidden.unflatten(1, (-1, size))[:, :, self.first_row :]
+        return hidden.unflatten(1, (-1, size))[:, :, not self.net.config.anchor_predicts :]
 
     def _draw_anchors(self, batch: TargetBatch, generator: torch.Generator) -> torch.Tensor:
         """[b, num_anchors], from the token before the response to the last but one."""

@@ -41,7 +41,6 @@ class DSparkRecipe(DFlashRecipe):
     """See `Recipe`."""
 
     name, title, Settings = "dspark", "DSpark", DSparkSettings
-    first_row = 0
     net: DSparkNet
 
     def make_net(self) -> DSparkNet:
@@ -61,13 +60,15 @@ class DSparkRecipe(DFlashRecipe):
     ) -> torch.Tensor:
         """As DFlash's, each row knowing the text's token before its own."""
         heads = self.net.markov_head
-        before = heads.markov_w1(following(batch, places - 1)[known])
+        previous = following(batch, places - 1)[known]
+        before = heads.markov_w1(previous)
         head = F.embedding(candidates.ids, self._model.lm_head).to(hidden.dtype)
         bias = F.linear(before, F.embedding(candidates.ids, heads.markov_w2.weight))
         log_probs = candidates.log_probs(F.linear(hidden, head) + bias)
         ids, probs = target_law(batch, places, known)
         overlap = torch.minimum(candidates.pick(log_probs, ids).exp(), probs).sum(-1)
-        doubt = self.net.confidence_head.proj(torch.cat((hidden, before), -1))[:, 0]
+        doubt = self.net.doubt(hidden, previous)
+        assert doubt is not None
         confidence = F.binary_cross_entropy_with_logits(
             doubt.float(), overlap.detach().clamp(0, 1), reduction="none"
         )

@@ -22,7 +22,7 @@ from lessons.lib.train.target_pass import TargetBatch
 
 
 class Recipe(Protocol):
-    """Owns the network that is trained. Made by `RecipeClass(model, settings, train_samples)`.
+    """Owns the network that is trained.
 
     name: as in `lessons.lib.draft.registry`. title: for the card. settings: a frozen dataclass of
     numbers, which a checkpoint must share. layers: ids of target states that a batch must hold.
@@ -30,9 +30,16 @@ class Recipe(Protocol):
 
     name: str
     title: str
+    Settings: Any  # the dataclass of `settings`, with a default for every field
     settings: Any
-    net: nn.Module
     layers: tuple[int, ...]
+
+    def __init__(self, model: LlamaModel, settings: Any, samples: Sequence[Sample]) -> None:
+        """samples: the texts to train on, for what is counted before the first step."""
+
+    @property
+    def net(self) -> nn.Module:
+        """What is trained."""
 
     def loss(self, batch: TargetBatch, generator: torch.Generator) -> torch.Tensor:
         """What a step makes smaller. generator: the step's own, on the CPU; its only chance."""
@@ -52,15 +59,3 @@ class Recipe(Protocol):
     @staticmethod
     def proposers(folder: Path, model: LlamaModel) -> Callable[[SamplingParams], Proposer]:
         """What makes a fresh proposer of shipped weights for a request of the engine."""
-
-
-class RecipeMaker(Protocol):
-    """A Recipe's class."""
-
-    name: str
-    title: str
-    Settings: Any  # the dataclass of `settings`, with a default for every field
-    proposers: Any  # see Recipe
-
-    def __call__(self, model: LlamaModel, settings: Any, samples: Sequence[Sample]) -> Recipe:
-        """samples: the texts to train on, for what is counted before the first step."""

@@ -10,10 +10,13 @@ from lessons.lib.model.features import eagle3_layers
 from lessons.lib.train.dflash import DFlashRecipe
 from lessons.lib.train.dspark import DSparkRecipe
 from lessons.lib.train.eagle3 import Eagle3Recipe
-from lessons.lib.train.recipe import RecipeMaker
+from lessons.lib.train.recipe import Recipe
 
-_MAKERS: tuple[RecipeMaker, ...] = (Eagle3Recipe, DFlashRecipe, DSparkRecipe)
-RECIPES = {maker.name: maker for maker in _MAKERS}
+RECIPES: dict[str, type[Recipe]] = {
+    "eagle3": Eagle3Recipe,
+    "dflash": DFlashRecipe,
+    "dspark": DSparkRecipe,
+}
 
 
 def shipped_folder(name: str) -> Path:
@@ -28,7 +31,7 @@ def cached_layers(num_layers: int) -> tuple[int, ...]:
     )
 
 
-def recipe_maker(name: str) -> RecipeMaker:
+def recipe_maker(name: str) -> type[Recipe]:
     """Raises InputError for an unknown name."""
     if name not in RECIPES:
         raise InputError(f"nothing to train named {name!r}; choose one of {', '.join(RECIPES)}")
