@@ -7,6 +7,7 @@ import pytest
 import serving_kit
 
 from lessons.lib.bench import audit, run_ledger
+from lessons.lib.cli import main
 
 
 @pytest.fixture(scope="module")
@@ -203,14 +204,14 @@ def test_lengths_that_differ_by_chance_are_no_finding(clean):
 def test_the_command(clean, tmp_path, capsys):
     path = tmp_path / "ledger.json"
     path.write_text(json.dumps(clean))
-    assert audit.main([str(path)]) == 0
+    assert main(["bench-audit", str(path)]) == 0
     assert "0 findings" in capsys.readouterr().out
     broken = copy.deepcopy(clean)
     dirty(broken)
     path.write_text(json.dumps(broken))
-    assert audit.main([str(path)]) == 1
+    assert main(["bench-audit", str(path)]) == 1
     assert capsys.readouterr().out.startswith("unknown-code: commit 000")
     path.write_text(json.dumps(clean | {"schema": "other"}))
-    assert audit.main([str(path)]) == 2
+    assert main(["bench-audit", str(path)]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("error: ") and run_ledger.SCHEMA in captured.err

@@ -7,6 +7,7 @@ import pytest
 import serving_kit
 
 from lessons.lib.bench import panels, report
+from lessons.lib.cli import main
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_points_that_are_not_valid_are_left_out_and_counted(ledger):
 def test_every_picture_has_its_table_in_the_text(ledger, tmp_path, capsys):
     path = tmp_path / "ledger.json"
     path.write_text(json.dumps(ledger))
-    assert report.main([str(path), "--plots", str(tmp_path / "plots")]) == 0
+    assert main(["bench-report", str(path), "--plots", str(tmp_path / "plots")]) == 0
     text = capsys.readouterr().out
     written = {file.name for file in (tmp_path / "plots").iterdir()}
     assert written == {f"{item.name}.png" for item in panels.panels(ledger)} | {"points.csv"}
@@ -114,5 +115,5 @@ def test_what_was_not_measured_is_said(ledger):
 
 
 def test_a_missing_ledger_is_one_line(tmp_path, capsys):
-    assert report.main([str(tmp_path / "none.json")]) == 2
+    assert main(["bench-report", str(tmp_path / "none.json")]) == 2
     assert capsys.readouterr().err.startswith("error: cannot read")

@@ -1,5 +1,6 @@
 """A sweep interleaves its methods, warms up apart, and goes on after a kill without repeating."""
 
+import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager
 
@@ -139,6 +140,37 @@ def test_other_conditions_do_not_go_into_the_same_ledger(tmp_path, key, value):
     other[key] = value if value is not None else other[key] | {"num_threads": 99}
     with pytest.raises(InputError, match="was measured with (an)?other"):
         resume_or(other, path)
+
+
+class HogServer(Server):
+    """Computes in the driver's loop for as long as it is told to, so that requests leave late."""
+
+    seconds = 0.0
+
+    async def stream(self, request):
+        asyncio.get_running_loop().advance(self.seconds)
+        async for tokens in super().stream(request):
+            yield tokens
+
+
+@pytest.mark.parametrize(("num_late", "is_valid"), [(2, True), (4, False)])
+def test_a_run_that_is_not_valid_is_measured_again_and_told_of(tmp_path, num_late, is_valid):
+    opened = []
+
+    @asynccontextmanager
+    async def open_server(method):
+        server = HogServer(method)
+        server.seconds = 0.5 if len(opened) < num_late else 0.0
+        opened.append(server)
+        yield server
+
+    machine = type("M", (), {"open": staticmethod(open_server)})
+    (task,) = plan(["baseline"], [OpenLoop(4.0)], [0], 1)
+    (point,) = sweep(tmp_path / "ledger.json", machine, [task])["points"]
+    assert len(opened) == min(num_late + 1, 4)
+    assert len(point["validity"]["discarded"]) == min(num_late, 3)
+    assert all("driver late" in why for (why,) in point["validity"]["discarded"])
+    assert (point["validity"]["problems"] == []) is is_valid
 
 
 def test_what_cannot_be_is_refused():

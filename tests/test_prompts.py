@@ -1,9 +1,12 @@
 """The bundled prompts: five kinds, two splits that share nothing, and passages to copy from."""
 
+import hashlib
 import json
 import re
 from collections import Counter
 from pathlib import Path
+
+from lessons.lib.bench.workload import NUM_DRAWN, load_prompts
 
 PATH = Path(__file__).parents[1] / "lessons/lib/bench/prompts.json"
 KINDS = ("maths", "json", "code", "copy", "chat")
@@ -50,3 +53,27 @@ def test_copy_prompts_carry_the_passage_they_ask_for() -> None:
             instruction, passage = prompt["text"].split("\n\n", 1)
             assert len(passage.split()) in PASSAGE_WORDS, prompt["name"]
             assert len(instruction.split()) < 30, prompt["name"]
+
+
+def test_drawn_prompts_are_enough_distinct_and_the_same_everywhere() -> None:
+    drawn = load_prompts("sweep")
+    assert Counter(p.kind for p in drawn) == dict.fromkeys(KINDS, NUM_DRAWN)
+    texts = [p.text for p in drawn]
+    assert len(set(texts)) == len({p.name for p in drawn}) == len(texts)
+    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
+    assert digest.startswith("2b64d8b57f9858de"), (
+        "other prompts: measured ledgers no longer compare"
+    )
+
+
+def test_drawn_prompts_share_no_eight_words_in_a_row_with_the_written_ones() -> None:
+    written = {gram for p in prompts() for gram in ngrams(p["text"], SHARED_WORDS)}
+    drawn = load_prompts("sweep")
+    assert [p.name for p in drawn if ngrams(p.text, SHARED_WORDS) & written] == []
+
+
+def test_drawn_copy_prompts_carry_the_passage_they_ask_for() -> None:
+    for prompt in load_prompts("sweep", ("copy",)):
+        instruction, passage = prompt.text.split("\n\n", 1)
+        assert len(passage.split()) in PASSAGE_WORDS, prompt.name
+        assert len(instruction.split()) < 30, prompt.name

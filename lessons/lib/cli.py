@@ -1,4 +1,6 @@
-"""Command line of the engine: `generate` one text, `compare` methods, and checks (cli_checks)."""
+"""Command line of the engine: `generate` one text, `compare` methods, and checks (cli_checks).
+
+Measuring under load is in bench/cli.py, serving in serve/cli.py."""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from typing import Any, NoReturn
 
 from kernels.runtime import DEVICES, DTYPES, InputError
 from lessons.lib import metrics
+from lessons.lib.bench.cli import add_audit, add_bench, add_report
 from lessons.lib.bench.ledger import build_ledger, write_ledger
 from lessons.lib.bench.run import method_specs, run_interleaved
 from lessons.lib.bench.workload import KINDS, SPLITS, load_prompts
@@ -38,15 +41,14 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 when it worked, 2 when the user has to change something."""
+    """Run a command; 0 when it worked, 1 for findings, 2 when the user has to change something."""
     try:
         options = _build_parser().parse_args(arguments)
         options.arguments = sys.argv[1:] if arguments is None else list(arguments)
-        options.run(options)
+        return options.run(options) or 0
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return 0
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -54,6 +56,9 @@ def _build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_generate(commands.add_parser("generate", help="generate one text"))
     _add_compare(commands.add_parser("compare", help="measure methods on the bundled prompts"))
+    add_bench(commands.add_parser("bench", help="measure methods under load, beside target-only"))
+    add_report(commands.add_parser("bench-report", help="tables and pictures of a bench ledger"))
+    add_audit(commands.add_parser("bench-audit", help="how a bench ledger could mislead"))
     verify = commands.add_parser("verify-tree", help="score {prompt, tokens, parent_ids} of stdin")
     add_verify_tree(verify)
     _add_model_options(verify)

@@ -75,6 +75,15 @@ class Engine:
         self._shares_prefixes = shares_prefixes
         self._pacing = pacing or Pacing()
         self._verify = verify
+        # What a comparison of two engines must hold equal, beside the model.
+        self.settings: dict[str, int | bool] = {
+            "max_running": max_running,
+            "token_budget": token_budget,
+            "num_kv_tokens": num_tokens,
+            "page_size": page_size,
+            "shares_prefixes": shares_prefixes,
+            "graphs": has_graphs,
+        }
         self._requests: dict[str, Request] = {}
         self._num_added = 0
         self._graphs = GraphedForward(model, self.pool, max_running) if has_graphs else None
@@ -119,6 +128,16 @@ class Engine:
     def has_work(self) -> bool:
         """Whether any request waits or runs."""
         return bool(self._scheduler.waiting or self._scheduler.running)
+
+    @property
+    def running(self) -> Sequence[Request]:
+        """The requests that hold pages, for reading."""
+        return tuple(self._scheduler.running)
+
+    @property
+    def graph_bytes(self) -> int | None:
+        """What recorded graphs hold on the device; None where steps run eagerly."""
+        return self._graphs.counters.captured_bytes if self._graphs else None
 
     @property
     def sequences(self) -> list[SequenceKV]:
@@ -173,7 +192,7 @@ class Engine:
 
     def abort(self, request_id: str) -> GenerationResult:
         """Stop a request wherever it is and free what it holds; returns what there was of it."""
-        request = self._find(request_id)
+        request = self.find(request_id)
         if request.finish_reason is None:
             request.finish_reason = "abort"
             self._end(request)
@@ -181,7 +200,7 @@ class Engine:
 
     def take_result(self, request_id: str) -> GenerationResult:
         """The result of a finished request, which the engine then forgets."""
-        request = self._find(request_id)
+        request = self.find(request_id)
         if request.finish_reason is None:
             raise InputError(f"request {request_id!r} is not finished; step on or abort it")
         del self._requests[request_id]
@@ -275,7 +294,8 @@ class Engine:
         if request.proposer is not None:
             request.proposer.forget()
 
-    def _find(self, request_id: str) -> Request:
+    def find(self, request_id: str) -> Request:
+        """A request the engine knows, for reading: tokens and text so far. InputError otherwise."""
         if request_id not in self._requests:
             raise InputError(f"unknown request id {request_id!r}")
         return self._requests[request_id]

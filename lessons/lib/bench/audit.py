@@ -1,27 +1,20 @@
-"""How a serving result could mislead: rules over a ledger, each with what to do about it.
-
-    python -m lessons.lib.bench.audit LEDGER.json
-
-The exit code is 0 for a clean ledger and 1 for one with findings.
-"""
+"""How a serving result could mislead: rules over a ledger, each with what to do about it."""
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels.runtime import InputError
 from lessons.lib.bench.bootstrap import MIN_BLOCKS
 from lessons.lib.bench.driver import LATE_SHARE, LITTLE_GAP
 from lessons.lib.bench.latency import FIGURES
 from lessons.lib.bench.run import BASELINE
-from lessons.lib.bench.run_ledger import load_ledger, load_name, point_key
+from lessons.lib.bench.run_ledger import load_name, point_key
+from lessons.lib.bench.workload import HELD_OUT
 
 MIN_SEEDS = 3
 NESTED = (*FIGURES, "lateness_ms", "memory_gb", "phase_shares", "acceptance")
@@ -83,7 +76,7 @@ def _repeated_prompts(ledger: Json) -> Iterator[str]:
 
 @_rule
 def _not_held_out(ledger: Json) -> Iterator[str]:
-    if any(p["workload"]["split"] != "heldout" for p in ledger["points"]):
+    if any(p["workload"]["split"] not in HELD_OUT for p in ledger["points"]):
         yield "prompts are not held out: drafters and settings may have been tuned on them"
 
 
@@ -278,21 +271,7 @@ def _name(point: Json) -> str:
     return "{}, {}, seed {}, block {}".format(*point_key(point))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """`bench-audit LEDGER`: 0 clean, 1 with findings, 2 when the ledger cannot be read."""
-    parser = argparse.ArgumentParser(prog="bench-audit", description=__doc__.splitlines()[0])
-    parser.add_argument("ledger", type=Path, help="ledger of serving runs (json)")
-    options = parser.parse_args(arguments)
-    try:
-        findings = audit(load_ledger(options.ledger))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    for finding in findings:
-        print(f"{finding.rule}: {finding.text}")
-    print(f"{len(findings)} findings from {len(RULES)} rules in {options.ledger}")
-    return 1 if findings else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def describe(findings: Sequence[Finding], path: Path) -> str:
+    """The findings for reading, one a line, and how many rules looked for them."""
+    lines = [f"{finding.rule}: {finding.text}" for finding in findings]
+    return "\n".join([*lines, f"{len(findings)} findings from {len(RULES)} rules in {path}"])

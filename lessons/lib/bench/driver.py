@@ -29,8 +29,12 @@ class ServerError(RuntimeError):
 class Server(Protocol):
     """Anything that answers a request with a stream."""
 
-    def stream(self, request: Request) -> AsyncGenerator[int, None]:
-        """Yields the number of tokens of each chunk as it arrives; raises ServerError."""
+    def stream(self, request: Request) -> AsyncGenerator[int | Chunk, None]:
+        """Yields the number of tokens of each chunk as it arrives; raises ServerError.
+
+        A server in this process may say by the loop's clock when it emitted the chunk, since the
+        way from its thread to the driver's is no part of what is measured.
+        """
         ...
 
 
@@ -132,9 +136,10 @@ class _Desk:
         try:
             async with asyncio.timeout(self._timeout_s):
                 async with aclosing(self._server.stream(request)) as stream:
-                    async for num_tokens in stream:
-                        if num_tokens:
-                            chunks.append(Chunk(self.loop.time(), num_tokens))
+                    async for item in stream:
+                        chunk = Chunk(self.loop.time(), item) if isinstance(item, int) else item
+                        if chunk.num_tokens:
+                            chunks.append(chunk)
         except (ServerError, OSError) as failure:  # a timeout is an OSError
             error = str(failure) or type(failure).__name__
         end = self._count(-1)

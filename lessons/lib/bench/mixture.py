@@ -113,6 +113,16 @@ RECIPES = {
 }
 
 
+def recipe_of(prompts: Sequence[Prompt]) -> Recipe:
+    """The mixture that a file of prompts is, kind by kind; chat is sampled, the rest greedy."""
+    kinds = [prompt.kind for prompt in prompts]
+    parts = (
+        Part(kind, kinds.count(kind) / len(kinds), 0.8 if kind == "chat" else 0.0, _MEDIUM)
+        for kind in dict.fromkeys(kinds)
+    )
+    return Recipe("as in the files", tuple(parts))
+
+
 def find_recipe(name: str) -> Recipe:
     """InputError for an unknown name, and for "random", which is refused for good."""
     if name == "random":

@@ -86,6 +86,8 @@ def _speedup(points: Points, axis: str, metric: str) -> Panel:
         for row in compare(points, metric)
     ]
     table = pd.DataFrame(rows)
+    if rows:
+        table = table.astype({"speedup": float, "low": float, "high": float})  # None becomes NaN
     notes = tuple(
         f"{method}: {_crossing_note(points, method, axis, metric)}" for method in _drafted(points)
     )
@@ -95,7 +97,8 @@ def _speedup(points: Points, axis: str, metric: str) -> Panel:
             axes.plot(part[axis], part["speedup"], marker="o", label=str(method))
             axes.fill_between(part[axis], part["low"], part["high"], alpha=0.2)
         axes.axhline(1.0, color="black", linestyle="--", linewidth=1)
-        axes.set(xlabel=axis, ylabel="speedup", xscale="log")
+        scale = "log" if table["speedup"].notna().any() else "linear"  # a log needs a value
+        axes.set(xlabel=axis, ylabel="speedup", xscale=scale)
 
     return Panel(f"speedup-{axis}", f"Speedup ({metric}) against {axis}", table, notes, draw)
 

@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 
 from kernels.runtime import InputError
-from lessons.lib.bench.run import BASELINE
-from lessons.lib.bench.run_ledger import compare, load_name, load_order
+from lessons.lib.bench.run import BASELINE, step_cost
+from lessons.lib.bench.run_ledger import compare, load_name, load_order, point_key
 from lessons.lib.cost_profile import Floats, StepProfile
+from lessons.lib.engine import Engine
 from lessons.lib.metrics import Acceptance
 
 TOLERANCE = 0.15  # relative error of a prediction that counts as right
 TOLERATED_SHARE = 0.8  # of the predictions have to be right
+_PROFILED_TOKENS = (2, 3, 5, 9, 17)
+_PROFILED_CONTEXT = 256  # tokens behind which steps are timed
 
 Json = dict[str, Any]
 Predictor = Callable[[Json], float | None]
@@ -32,22 +35,35 @@ def predicted_speedup(
     profile: StepProfile,
     draft_ms: float,
     overhead_ms: float = 0.0,
+    plain_overhead_ms: float = 0.0,
 ) -> float:
     """Tokens per round times t_1(B), over draft, verify and overhead of a round of the batch.
 
+    draft_ms, overhead_ms: of a round of the whole batch; plain_overhead_ms: what target-only's
+    step takes beside the forward. With a proposer that always fills its depth and no plain
+    overhead this is RoundModel.speedup.
+    """
+    tokens = 1 + sum(acceptance.survival)
+    round_ms = draft_ms + verify_ms(acceptance, batch, profile) + overhead_ms
+    return tokens * (profile.step_ms(batch, 1) + plain_overhead_ms) / round_ms
+
+
+def verify_ms(acceptance: Acceptance, batch: int, profile: StepProfile) -> float:
+    """Mean time of the forward of a round.
+
     A proposer may find fewer drafts than it was asked for, so the rows of a step vary: their law
-    follows from `acceptance.proposed`, requests being independent, and the verify time is the mean
-    over it. With a proposer that always fills its depth this is RoundModel.speedup.
-    draft_ms, overhead_ms: of a round of the whole batch.
+    follows from `acceptance.proposed`, requests being independent.
     """
     if batch < 1:
         raise InputError(f"batch must be 1 or more, got {batch}")
-    tokens = 1 + sum(acceptance.survival)
     law = rows_law(acceptance.proposed, batch)
-    verify = sum(
-        chance * profile.step_ms(batch, rows / batch) for rows, chance in enumerate(law) if chance
+    return float(
+        sum(
+            chance * profile.step_ms(batch, rows / batch)
+            for rows, chance in enumerate(law)
+            if chance
+        )
     )
-    return float(tokens * profile.step_ms(batch, 1) / (draft_ms + verify + overhead_ms))
 
 
 def rows_law(proposed: Sequence[float], batch: int) -> Floats:
@@ -64,6 +80,64 @@ def rows_law(proposed: Sequence[float], batch: int) -> Floats:
     for _ in range(batch):
         law = np.convolve(law, np.maximum(one, 0.0))
     return law
+
+
+def measure_profile(engine: Engine, batches: Sequence[int], deepest: int) -> Json:
+    """Step times of the engine's model as plain data, on the grid that the sweep needs.
+
+    On a card null with a reason: the sweep runs graphs and this measures eager steps.
+    """
+    if engine.model.device.type == "cuda":
+        return {"times_ms": None, "missing": {"times_ms": "steps are not profiled under graphs"}}
+    grid = sorted({1, *batches})
+    tokens = sorted({1, *(n for n in _PROFILED_TOKENS if n <= deepest), deepest + 1})
+    context = min(_PROFILED_CONTEXT, engine.model.config.max_context // 2)
+    times = step_cost(engine.model, grid, tokens, context)
+    return {
+        "batches": grid,
+        "tokens": tokens,
+        "context": context,
+        "times_ms": [[times[batch, count] for count in tokens] for batch in grid],
+        "missing": {},
+    }
+
+
+def engine_predictor(ledger: Json) -> Predictor:
+    """Predicts closed loops from the ledger's step profile: the users are the batch.
+
+    Of the run itself it takes what it does not claim to know: acceptance, the time to draft, and
+    what steps take beside the forward. What it predicts is the forward and how it all adds up.
+    """
+    times = ledger.get("profile", {}).get("times_ms")
+    plain = {point_key(p)[1:]: p["round_ms"] for p in ledger["points"] if p["method"] == BASELINE}
+
+    def predict(point: Json) -> float | None:
+        own, base = point["round_ms"], plain.get(point_key(point)[1:])
+        batch = point["arrivals"].get("concurrency")
+        if not (times and own and base and batch and point["acceptance"]):
+            return None
+        if batch > point["setup"]["max_running"]:
+            return None
+        batches, tokens = ledger["profile"]["batches"], ledger["profile"]["tokens"]
+        samples = {
+            (b, n): ms
+            for b, row in zip(batches, times, strict=True)
+            for n, ms in zip(tokens, row, strict=True)
+        }
+        return predicted_speedup(
+            Acceptance(**point["acceptance"]),
+            batch,
+            StepProfile.from_samples(samples),
+            own["draft"],
+            _beside_forward(own),
+            _beside_forward(base),
+        )
+
+    return predict
+
+
+def _beside_forward(round_ms: Json) -> float:
+    return float(round_ms["accept"] + round_ms["commit"] + round_ms["rest"])
 
 
 def prediction_rows(points: Sequence[Json], predictor: Predictor) -> list[Json]:

@@ -67,6 +67,7 @@ class EngineFacts:
     acceptance     as metrics.Acceptance has it: survival, conditional, proposed; a list is None
                    where the server counts in total only
     phase_shares   of the time of all steps
+    round_ms       means over the steps in which nobody prefilled (engine_server.round_means)
     memory_gb      weights, draft_kv, graphs, peak
     missing        why something is None, by dotted name ("memory_gb.graphs"); what is not explained
                    here is taken as not reported
@@ -76,6 +77,7 @@ class EngineFacts:
     acceptance: Json | None = None
     acceptance_length: float | None = None
     phase_shares: dict[str, float] | None = None
+    round_ms: dict[str, float] | None = None
     verify_efficiency: float | None = None
     memory_gb: dict[str, float | None] | None = None
     preemptions: int | None = None

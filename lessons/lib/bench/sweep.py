@@ -31,6 +31,7 @@ from lessons.lib.bench.run_ledger import (
 from lessons.lib.bench.workload import Prompt
 
 WARM_UP_USERS = 2
+MAX_DISCARDED = 3  # runs of a point; then it stays as it is, marked as not valid
 _BLOCK_SEEDS = 1000  # draws of seed s are s * 1000 + block, so no two blocks share a schedule
 
 Json = dict[str, Any]
@@ -101,12 +102,22 @@ def run_sweep(
 ) -> Json:
     """Measure every task that the ledger lacks, write after each, then compare. Returns the ledger.
 
+    A run that is not valid (its driver was late, say) is thrown away and measured again, and its
+    problems are kept with the point.
+
     open_server(method) makes a fresh server, closed after the point. `run` drives the event loop.
     """
     done = {point_key(point) for point in ledger["points"]}
     waiting = [task for task in tasks if task.key not in done]
     for task in tqdm(waiting, disable=not progress, desc="measuring", unit="point"):
-        point = run(_measure(task, open_server, workload, slo, timeout_s))
+        discarded: list[list[str]] = []
+        while True:
+            point = run(_measure(task, open_server, workload, slo, timeout_s))
+            problems = point["validity"]["problems"]
+            if not problems or len(discarded) == MAX_DISCARDED:
+                break
+            discarded.append(problems)
+        point["validity"]["discarded"] = discarded
         append_point(ledger, point, path)
     ledger["comparisons"] = [row for metric in METRICS for row in compare(ledger["points"], metric)]
     write_ledger(ledger, path)

@@ -1,4 +1,6 @@
-"""The bundled prompts: five kinds, a main set to measure on and a held-out set to confirm with."""
+"""The bundled prompts of five kinds: a main set to try things on, and two held-out ones.
+
+"heldout" is written by hand, "sweep" is drawn from templates and large enough for serving runs."""
 
 from __future__ import annotations
 
@@ -8,10 +10,13 @@ from dataclasses import dataclass
 from importlib import resources
 
 from kernels.runtime import InputError
+from lessons.lib.bench.templates import draw_prompts
 from lessons.lib.model.tokenizer import Tokenizer
 
 KINDS = ("maths", "json", "code", "copy", "chat")
-SPLITS = ("main", "heldout")
+HELD_OUT = ("heldout", "sweep")
+SPLITS = ("main", *HELD_OUT)
+NUM_DRAWN = 60  # prompts of each kind in "sweep"
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,9 @@ def load_prompts(split: str = "main", kinds: Sequence[str] = KINDS) -> list[Prom
     for kind in kinds:
         if kind not in KINDS:
             raise InputError(f"unknown category {kind!r}; choose from {', '.join(KINDS)}, or all")
+    if split == "sweep":
+        drawn = ((kind, *row) for kind in kinds for row in draw_prompts(kind, NUM_DRAWN))
+        return [Prompt(*row) for row in drawn]
     text = resources.files("lessons.lib.bench").joinpath("prompts.json").read_text("utf-8")
     entries = [entry for entry in json.loads(text)["prompts"] if entry["split"] == split]
     return [
