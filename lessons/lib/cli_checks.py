@@ -11,14 +11,13 @@ from typing import Any
 
 import torch
 
-from kernels.kv_pool import SequenceKV
 from kernels.kv_soak import soak
 from kernels.runtime import InputError
-from lessons.lib.model.batch import prepare_batch
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.model.loader import load_model
 from lessons.lib.model.tokenizer import Tokenizer
 from lessons.lib.tree import DraftTree, TreeError
+from lessons.lib.tree_forward import tree_logits
 from lessons.lib.tree_verify import verify_tree_greedy
 
 _NUM_TOP = 5
@@ -56,11 +55,7 @@ def verify_tree(model: LlamaModel, prompt_ids: Sequence[int], tree: DraftTree) -
     nodes[i]: its log-probability under its parent's law (None for the root), the argmax and the
     likeliest continuations behind it. accepted_path and token_ids: what greedy decoding keeps.
     """
-    pool, kv = model.new_pool(len(prompt_ids) + tree.num_nodes), SequenceKV()
-    if len(prompt_ids) > 1:
-        model.forward(prepare_batch(pool, [(kv, DraftTree.chain(prompt_ids[:-1]))], [0]), pool)
-        pool.commit(kv, len(prompt_ids) - 1)
-    logits = model.forward(prepare_batch(pool, [(kv, tree)]), pool)
+    logits = tree_logits(model, prompt_ids[:-1], tree)
     log_probs = logits.float().log_softmax(-1)
     top = log_probs.topk(min(_NUM_TOP, log_probs.shape[-1]))
     nodes = [

@@ -143,19 +143,25 @@ class DraftTree:
 
         Bit `b` of word `w` of row `i` says whether node `i` sees node `64 * w + b`.
         """
-        needed = words_for(self.num_nodes)
-        num_words = needed if num_words is None else num_words
-        if num_words < needed:
-            raise TreeError(f"tree: {self.num_nodes} nodes need {needed} words, not {num_words}")
         rows: list[int] = []
         for node, parent in enumerate(self.parent_ids):
             rows.append((rows[parent] if parent != NO_NODE else 0) | 1 << node)
-        return torch.tensor([_signed_words(row, num_words) for row in rows], dtype=torch.int64)
+        return pack_rows(rows, num_words)
 
 
 def words_for(num_nodes: int) -> int:
     """Words of 64 bits that hold one bit for each of `num_nodes` nodes."""
     return -(-num_nodes // WORD_BITS)
+
+
+def pack_rows(rows: Sequence[int], num_words: int | None = None) -> Tensor:
+    """The rows of a tree's mask as [num_nodes, num_words] int64; bit `b` of a row says whether it
+    sees node `b`. num_words: as many as the nodes need where None."""
+    needed = words_for(len(rows))
+    num_words = needed if num_words is None else num_words
+    if num_words < needed:
+        raise TreeError(f"tree: {len(rows)} nodes need {needed} words, not {num_words}")
+    return torch.tensor([_signed_words(row, num_words) for row in rows], dtype=torch.int64)
 
 
 def _signed_words(bits: int, num_words: int) -> list[int]:

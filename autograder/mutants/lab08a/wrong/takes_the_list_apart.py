@@ -1,0 +1,16 @@
+# Uses up the list that it is given.
+def tree_layout(parent_ids, context_len):
+    if not parent_ids or parent_ids[0] != -1 or context_len < 0:
+        raise ValueError("a tree has a root, and the context no negative length")
+    for node, parent in enumerate(parent_ids[1:], start=1):
+        if not 0 <= parent < node:
+            raise ValueError(f"node {node}: its parent {parent} does not stand before it")
+    positions, mask, size, node = [], [], len(parent_ids), 0
+    while parent_ids:
+        parent = parent_ids.pop(0)
+        row = list(mask[parent]) if node else [False] * size
+        row[node] = True
+        mask.append(row)
+        positions.append(positions[parent] + 1 if node else context_len)
+        node += 1
+    return positions, mask
