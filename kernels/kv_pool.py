@@ -136,11 +136,20 @@ class KVPool:
             raise ValueError(f"{num_tokens} tokens to commit, {sequence.num_reserved} reserved")
         sequence.length += num_tokens
         sequence.num_reserved = 0
-        if self.policy is RollbackPolicy.RETURN_PAGES:
-            keep = self._num_blocks(sequence.length)
-            self.allocator.release(sequence.block_table[keep:])
-            self.counters.pages_returned += len(sequence.block_table) - keep
-            del sequence.block_table[keep:]
+        self._give_back_tail(sequence)
+
+    def truncate(self, sequence: SequenceKV, length: int) -> None:
+        """Keep the first `length` live tokens: those behind were a drafter's rejected guesses.
+
+        Published blocks cannot be cut, others may be reading them.
+        """
+        if sequence.num_reserved:
+            raise ValueError(f"{sequence.num_reserved} slots are still reserved: commit first")
+        published = len(sequence.block_hashes) * self.page_size
+        if not published <= length <= sequence.length:
+            raise ValueError(f"truncate to {length}: choose {published} to {sequence.length}")
+        sequence.length = length
+        self._give_back_tail(sequence)
 
     def publish(self, sequence: SequenceKV, token_ids: Sequence[int]) -> None:
         """Make full blocks of live tokens findable; token_ids are the sequence's, from the start.
@@ -246,6 +255,14 @@ class KVPool:
 
     def _to_device(self, values: list[int]) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self._device)
+
+    def _give_back_tail(self, sequence: SequenceKV) -> None:
+        """Pages behind the live tokens, where the policy is to return them."""
+        if self.policy is RollbackPolicy.RETURN_PAGES:
+            keep = self._num_blocks(sequence.length)
+            self.allocator.release(sequence.block_table[keep:])
+            self.counters.pages_returned += len(sequence.block_table) - keep
+            del sequence.block_table[keep:]
 
     def _must_copy_tail(self, sequence: SequenceKV) -> bool:
         block, offset = divmod(sequence.length, self.page_size)

@@ -9,7 +9,8 @@ from lessons.lib.draft.dflash import DFlashProposer
 from lessons.lib.draft.dflash_net import DFlashConfig, DFlashNet
 from lessons.lib.draft.dspark import DSparkProposer
 from lessons.lib.draft.dspark_net import DSparkConfig, DSparkNet
-from lessons.lib.draft.proposer import DraftProposal
+from lessons.lib.draft.proposer import DraftProposal, TargetKVReader
+from lessons.lib.draft.target_kv import TargetKV
 from lessons.lib.model.features import FeatureCapture
 from lessons.lib.sampling import logits_to_probs
 from lessons.lib.tree import DraftTree
@@ -62,9 +63,16 @@ def target_features(model, ids, layers=FEATURE_LAYERS):
 
 
 def informed(proposer, model, ids):
-    """The proposer with the features of everything before the last token."""
-    features = target_features(model, ids[:-1], proposer.feature_layers)
-    proposer.observe_features(0, features, ids[1:])
+    """The proposer with all that the target knows of everything before the last token."""
+    pool, (kv,) = empty_sequences(model, 1, len(ids))
+    layers = getattr(proposer, "feature_layers", ())
+    capture, known = FeatureCapture(layers), len(ids) - 1
+    model.forward(prepare_batch(pool, [(kv, DraftTree.chain(ids[:-1]))]), pool, capture)
+    pool.commit(kv, known)
+    if layers:
+        proposer.observe_features(0, capture.rows(layers, range(known)), ids[1:])
+    if isinstance(proposer, TargetKVReader):
+        proposer.read_target_kv(TargetKV(pool, kv))
     return proposer
 
 

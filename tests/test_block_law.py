@@ -1,4 +1,4 @@
-"""Sampled text of the block drafters has the target's law: by enumeration and by chi-square."""
+"""Sampled text of the trained drafters has the target's law: by enumeration and chi-square."""
 
 import functools
 import tempfile
@@ -19,13 +19,16 @@ from lessons.lib.pacing import Pacing
 from lessons.lib.sampling import logits_to_probs
 from lessons.lib.verify import verify_sampled
 from tests.block_kit import block_net, informed
+from tests.drafter_kit import KINDS as CHAINS
+from tests.drafter_kit import draft_model, make_drafter, random_net
 from tests.engine_models import fresh_logits, reference_model, write_folder
 from tests.tree_oracle import chi_square_p_value, enumerate_outcomes, total_variation
 
 VOCABULARY = 4
 PROMPT = [0, 2, 1, 3, 1]
 SAMPLING = SamplingParams(1.5, seed=3)
-KINDS = ["dflash", "dspark"]
+BLOCKS = {"dflash": DFlashProposer, "dspark": DSparkProposer}
+KINDS = [*BLOCKS, *CHAINS]
 
 
 @functools.cache
@@ -37,12 +40,18 @@ def four_words():
 
 @functools.cache
 def net_of(kind):
-    return block_net(kind, four_words()[0].config, mask_token_id=0)
+    model = four_words()[0]
+    if kind in BLOCKS:
+        return block_net(kind, model.config, mask_token_id=0)
+    net = random_net(kind, model)
+    return draft_model(net, model, 2048) if kind == "standalone" else net
 
 
 def proposer_of(kind, sampling=SAMPLING):
-    proposers = {"dflash": DFlashProposer, "dspark": DSparkProposer}
-    return proposers[kind](net_of(kind), four_words()[0], sampling)
+    model = four_words()[0]
+    if kind in BLOCKS:
+        return BLOCKS[kind](net_of(kind), model, sampling)
+    return make_drafter(kind, net_of(kind), sampling, model)
 
 
 @functools.cache
@@ -89,13 +98,14 @@ def test_a_round_has_exactly_the_law_of_the_target(kind):
     assert total_variation(round_law(kind), law_of_pairs(target_law)) < 1e-6
 
 
-def test_a_law_that_forgets_the_token_before_is_caught():
-    """Scoring DSpark's drafts by the first row's law: close to right, and wrong."""
+@pytest.mark.parametrize("kind", ["dspark", *CHAINS])
+def test_a_law_that_forgets_the_token_before_is_caught(kind):
+    """Scoring both drafts by the first one's law: close to right, and wrong."""
 
     def forgetful(proposal):
         return replace(proposal, draft_probs=proposal.draft_probs[[0, 0]])
 
-    assert total_variation(round_law("dspark", forgetful), law_of_pairs(target_law)) > 1e-3
+    assert total_variation(round_law(kind, forgetful), law_of_pairs(target_law)) > 1e-3
 
 
 def tight_plans():
@@ -105,7 +115,7 @@ def tight_plans():
 
 
 @pytest.mark.parametrize(
-    "kind, make_pacing", [("dflash", Pacing), ("dspark", Pacing), ("dspark", tight_plans)]
+    "kind, make_pacing", [*((kind, Pacing) for kind in KINDS), ("dspark", tight_plans)]
 )
 def test_the_engine_draws_from_the_law_of_the_target(kind, make_pacing):
     pacing = make_pacing()

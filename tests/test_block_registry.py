@@ -1,5 +1,7 @@
 """The methods by name: a clear word where no weights are, the shipped network where they are."""
 
+from dataclasses import replace
+
 import pytest
 
 from kernels.runtime import InputError
@@ -16,19 +18,21 @@ SAVE = {"dflash": save_dflash, "dspark": save_dspark}
 
 @pytest.fixture
 def path_of(tmp_path, monkeypatch):
-    paths = {method: tmp_path / method / "model.safetensors" for method in SAVE}
-    monkeypatch.setattr(registry, "_BLOCK_FILES", paths)
-    for name in ("_dflash_nets", "_dspark_nets"):
-        monkeypatch.setattr(registry, name, {})
-    return paths.get
+    """Where the shipped weights of a method would lie."""
+    drafters = {
+        method: replace(drafter, shipped=tmp_path / method)
+        for method, drafter in registry.DRAFTERS.items()
+    }
+    monkeypatch.setattr(registry, "DRAFTERS", drafters)
+    monkeypatch.setattr(registry, "_networks", {})
+    return lambda method: tmp_path / method / "model.safetensors"
 
 
-@pytest.mark.parametrize("method", SAVE)
+@pytest.mark.parametrize("method", registry.DRAFTERS)
 def test_without_weights_the_method_is_known_but_not_ready(method, path_of):
-    with pytest.raises(InputError, match=f"no weights for {method} yet: .*{method}/model"):
+    with pytest.raises(InputError, match=f"no weights for {method}: .* --draft PATH"):
         make_proposer(method, tiny_model()[0])
-    assert method in method_names()
-    assert (method in ready_methods()) == registry._WEIGHTS[method].exists()
+    assert method in method_names() and method not in ready_methods()
 
 
 @pytest.mark.parametrize("method", SAVE)
@@ -43,6 +47,7 @@ def test_with_weights_it_drafts_and_reads_the_file_once(method, path_of):
     )
     assert result.token_ids == expected.token_ids
     assert [r.proposed for r in result.rounds][0] == 3
+    assert method in ready_methods()
     path_of(method).unlink()
     assert make_proposer(method, model)._net is proposer._net
 
@@ -54,3 +59,15 @@ def test_a_damaged_file_is_refused(path_of):
         file.write(b"0")
     with pytest.raises(InputError, match="does not match its .sha256"):
         make_proposer("dflash", model)
+
+
+def test_weights_are_read_from_where_one_says(path_of, tmp_path):
+    model, _ = tiny_model()
+    elsewhere = tmp_path / "mine.safetensors"
+    save_dflash(block_net("dflash", model.config, seed=1), elsewhere)
+    proposer = make_proposer("dflash", model, weights=elsewhere)
+    assert make_proposer("dflash", model, weights=elsewhere)._net is proposer._net
+    with pytest.raises(InputError, match="no weights for dflash: .*/nothing"):
+        make_proposer("dflash", model, weights=tmp_path / "nothing")
+    with pytest.raises(InputError, match="'ngram' reads no weights"):
+        make_proposer("ngram", weights=elsewhere)

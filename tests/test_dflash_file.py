@@ -9,8 +9,13 @@ from safetensors.torch import load_file, save_file
 
 from kernels.runtime import InputError
 from lessons.lib.draft.dflash import load_dflash, save_dflash
+from lessons.lib.model.weight_cache import sha256
 from tests.batch_kit import tiny_model
 from tests.block_kit import block_config, block_net, block_proposer
+
+
+def sign(path):
+    path.with_suffix(".sha256").write_text(sha256(path))
 
 
 def saved(tmp_path, model):
@@ -54,6 +59,7 @@ def test_a_file_that_does_not_fit_names_the_tensor(tmp_path, change, message):
     tensors = load_file(path)
     change(tensors)
     save_file(tensors, path, header)
+    sign(path)
     with pytest.raises(InputError, match=message):
         load_dflash(path, model)
 
@@ -63,9 +69,13 @@ def test_what_is_no_drafter_of_this_target_is_refused(tmp_path):
     with pytest.raises(InputError, match="file not found"):
         load_dflash(tmp_path / "nothing.safetensors", model)
     save_file({"a": torch.ones(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(InputError, match="or has none beside it"):
+        load_dflash(tmp_path / "other.safetensors", model)
+    sign(tmp_path / "other.safetensors")
     with pytest.raises(InputError, match="not saved by this course"):
         load_dflash(tmp_path / "other.safetensors", model)
     (tmp_path / "text.safetensors").write_text("hello")
+    sign(tmp_path / "text.safetensors")
     with pytest.raises(InputError, match="not a readable safetensors file"):
         load_dflash(tmp_path / "text.safetensors", model)
 

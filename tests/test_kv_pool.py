@@ -24,13 +24,16 @@ def rows_of(token_ids, layer):
     return k, k + 0.5
 
 
+def append(pool, token_ids, sequence):
+    slots = pool.reserve_tree(sequence, len(token_ids))
+    for layer in range(len(pool.k)):
+        pool.write_kv(layer, slots, *rows_of(token_ids, layer))
+    pool.commit(sequence, len(token_ids))
+
+
 def prefill(pool, token_ids, sequence=None):
     sequence = sequence or SequenceKV()
-    done = sequence.length
-    slots = pool.reserve_tree(sequence, len(token_ids) - done)
-    for layer in range(len(pool.k)):
-        pool.write_kv(layer, slots, *rows_of(token_ids[done:], layer))
-    pool.commit(sequence, len(token_ids) - done)
+    append(pool, token_ids[sequence.length :], sequence)
     pool.publish(sequence, token_ids)
     return sequence
 
@@ -270,3 +273,35 @@ def test_misuse_is_refused_and_changes_nothing(misuse, message):
     with pytest.raises(ValueError, match=message):
         misuse(pool, sequence)
     assert state_of(pool, sequence) == before
+
+
+# Truncation
+
+
+@pytest.mark.parametrize("policy", RollbackPolicy)
+@pytest.mark.parametrize("length", [4, 6, 8, 9])
+def test_a_truncated_sequence_goes_on_with_other_tokens(policy, length):
+    pool = make_pool(policy=policy)
+    sequence = prefill(pool, TOKENS[:4])
+    append(pool, TOKENS[4:], sequence)
+    pages = len(sequence.block_table)
+    pool.truncate(sequence, length)
+    is_returned = policy is RollbackPolicy.RETURN_PAGES
+    assert len(sequence.block_table) == (-(-length // 4) if is_returned else pages)
+    check_integrity(pool, [sequence])
+    append(pool, [31, 32, 33, 34], sequence)
+    assert_holds(pool, sequence, [*TOKENS[:length], 31, 32, 33, 34])
+    check_integrity(pool, [sequence])
+
+
+def test_published_and_reserved_tokens_cannot_be_cut():
+    pool = make_pool()
+    sequence = prefill(pool, TOKENS)
+    before = state_of(pool, sequence)
+    for length in (7, -1, 10):
+        with pytest.raises(ValueError, match="choose 8 to 9"):
+            pool.truncate(sequence, length)
+    assert state_of(pool, sequence) == before
+    pool.reserve_tree(sequence, 1)
+    with pytest.raises(ValueError, match="1 slots are still reserved"):
+        pool.truncate(sequence, 8)

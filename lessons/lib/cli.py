@@ -79,6 +79,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-new-tokens", type=int, default=64, metavar="N")
     parser.add_argument("--method", default=TARGET_ONLY, help=" | ".join(method_names()))
     parser.add_argument("--depth", type=int, default=4, help="draft tokens a round, at most")
+    parser.add_argument("--draft", type=Path, metavar="PATH", help="weights of the method")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
     parser.add_argument("--top-k", type=int, default=0, help="0 is off")
     parser.add_argument("--top-p", type=float, default=1.0, help="1 is off")
@@ -89,9 +90,11 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
 def _generate(options: argparse.Namespace) -> None:
     sampling = SamplingParams(options.temperature, options.top_k, options.top_p, options.seed)
-    check_method(options.method)  # an unknown name fails before anything is loaded
+    check_method(options.method, options.draft)  # fails before anything is loaded
     engine = Engine(*load_model(options.model, options.dtype, options.device))
-    proposer = make_proposer(options.method, engine.model, sampling)
+    proposer = make_proposer(
+        options.method, engine.model, sampling, options.draft, engine.tokenizer
+    )
     if options.raw:
         prompt_ids = engine.tokenizer.encode(options.prompt)
     else:
@@ -104,6 +107,7 @@ def _generate(options: argparse.Namespace) -> None:
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--methods", type=_words, default=ready_methods(), metavar="A,B")
+    parser.add_argument("--draft", action="append", metavar="METHOD=PATH", default=[])
     parser.add_argument("--categories", type=_words, default=["all"], metavar="A,B", help="or all")
     parser.add_argument("--depths", type=_numbers, default=[2, 4, 8], metavar="2,4,8")
     parser.add_argument("--repeats", type=int, default=1, metavar="R")
@@ -127,16 +131,31 @@ def _numbers(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(f"not whole numbers: {text!r}") from None
 
 
+def _weights(text: str) -> tuple[str, Path]:
+    method, separator, path = text.partition("=")
+    if not separator or not path:
+        raise InputError(f"--draft: give METHOD=PATH, not {text!r}")
+    check_method(method, Path(path))
+    return method, Path(path)
+
+
 def _compare(options: argparse.Namespace) -> None:
     sampling = SamplingParams(options.temperature, seed=options.seed)
     specs = method_specs(options.methods, options.depths)
+    weights = dict(_weights(word) for word in options.draft)
     kinds = KINDS if options.categories == ["all"] else options.categories
     prompts = [
         prompt for kind in kinds for prompt in load_prompts(options.split, (kind,))[: options.limit]
     ]
     engine = Engine(*load_model(options.model, options.dtype, options.device))
     runs = run_interleaved(
-        engine, prompts, specs, options.repeats, options.max_new_tokens, sampling
+        engine,
+        prompts,
+        specs,
+        options.repeats,
+        options.max_new_tokens,
+        sampling,
+        weights=weights,
     )
     command = shlex.join(["python", "-m", "lessons.lib", *options.arguments])
     settings = {

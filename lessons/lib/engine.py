@@ -16,7 +16,8 @@ from kernels.kv_pool import RollbackPolicy, SequenceKV
 from kernels.kv_rollback import rollback_trees_kv
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
-from lessons.lib.draft.proposer import Proposer
+from lessons.lib.draft.proposer import Proposer, TargetKVReader
+from lessons.lib.draft.target_kv import TargetKV
 from lessons.lib.metrics import StepClock, StepRecord
 from lessons.lib.model.batch import ForwardBatch, prepare_batch
 from lessons.lib.model.features import FeatureCapture
@@ -120,6 +121,8 @@ class Engine:
             stop=tuple(stop),
             decode=self.tokenizer.decode,
         )
+        if isinstance(proposer, TargetKVReader):
+            proposer.read_target_kv(TargetKV(self.pool, request.kv))
         self._requests[name] = request
         self._scheduler.waiting.append(request)
         return name

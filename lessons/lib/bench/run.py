@@ -7,8 +7,9 @@ while slows all of them. Nothing is compared across runs.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 
 import torch
@@ -110,15 +111,19 @@ def run_interleaved(
     max_new_tokens: int = 48,
     sampling: SamplingParams | None = None,
     progress: bool = True,
+    weights: Mapping[str, Path] | None = None,
 ) -> list[Run]:
-    """Every prompt by every method, `repeats` times over, after one short untimed turn each."""
+    """Every prompt by every method, `repeats` times over, after one short untimed turn each.
+
+    weights: by method, what it reads instead of its shipped ones.
+    """
     if not prompts or repeats < 1:
         raise InputError("nothing to measure: give at least one prompt and one repeat")
     for spec in specs:
-        _run(engine, prompts[0], spec, 0, _WARM_UP_TOKENS, sampling)
+        _run(engine, prompts[0], spec, 0, _WARM_UP_TOKENS, sampling, weights)
     turns = list(_turns(prompts, specs, repeats))
     return [
-        _run(engine, prompt, spec, repeat, max_new_tokens, sampling)
+        _run(engine, prompt, spec, repeat, max_new_tokens, sampling, weights)
         for repeat, prompt, spec in tqdm(turns, disable=not progress, desc="measuring", unit="run")
     ]
 
@@ -140,12 +145,14 @@ def _run(
     repeat: int,
     max_new_tokens: int,
     sampling: SamplingParams | None,
+    weights: Mapping[str, Path] | None,
 ) -> Run:
+    path = (weights or {}).get(spec.method)
     result = engine.generate(
         prompt.token_ids(engine.tokenizer),
         max_new_tokens,
         sampling,
-        proposer=make_proposer(spec.method, engine.model, sampling),
+        proposer=make_proposer(spec.method, engine.model, sampling, path, engine.tokenizer),
         depth=spec.depth,
     )
     return Run(

@@ -19,10 +19,10 @@ from torch import nn
 
 from kernels.runtime import InputError
 from lessons.lib.config import ModelConfig
-from lessons.lib.draft.decoder import DecoderLayer, KeyValue, attend
+from lessons.lib.draft.decoder import DecoderLayer, KeyValue, Rope, attend, check_shared
 from lessons.lib.draft.draft_vocab import check_d2t, target_ids
 from lessons.lib.model.features import check_layer_ids
-from lessons.lib.model.llama import LlamaModel, rope_tables
+from lessons.lib.model.llama import LlamaModel
 
 
 def dflash_layers(num_layers: int, count: int) -> tuple[int, ...]:
@@ -79,10 +79,7 @@ class DFlashConfig:
     def check_target(self, target: ModelConfig) -> None:
         """Raise InputError where this drafter cannot share the target's tokens and states. Its rope
         is its own affair: it turns its own queries and keys alone."""
-        for name in ("hidden_size", "vocab_size"):
-            mine, wanted = getattr(self.body, name), getattr(target, name)
-            if mine != wanted:
-                raise InputError(f"drafter has {name} {mine}, the target {wanted}")
+        check_shared(self.body, target)
         check_layer_ids(self.feature_layers, target.num_layers)
 
 
@@ -110,8 +107,6 @@ class DFlashNet(nn.Module):
     """Weights and computation; holds no state of any request, and embedding, head and d2t (draft id
     -> offset to its target id [draft_vocab] int64) only where the config says so."""
 
-    cos: torch.Tensor
-    sin: torch.Tensor
     d2t: torch.Tensor | None
 
     def __init__(self, config: DFlashConfig) -> None:
@@ -125,9 +120,7 @@ class DFlashNet(nn.Module):
         self._add_vocabulary()
         # A block may begin at the last position of the context and reach beyond it.
         reach = replace(body, max_context=body.max_context + config.block_size)
-        cos, sin = rope_tables(reach, torch.float32, torch.device("cpu"))
-        self.register_buffer("cos", cos, persistent=False)
-        self.register_buffer("sin", sin, persistent=False)
+        self.rope = Rope(reach)
 
     def _add_vocabulary(self) -> None:
         vocab, hidden = self.config.body.vocab_size, self.config.body.hidden_size
@@ -167,7 +160,7 @@ class DFlashNet(nn.Module):
         position depends on its own features alone, so what was made once stays true.
         """
         rows = self.hidden_norm(self.fc(features))
-        turn = self._turn(positions)
+        turn = self.rope(positions)
         return [cast(_Layer, layer).key_value(rows, *turn) for layer in self.layers]
 
     def forward(
@@ -183,10 +176,7 @@ class DFlashNet(nn.Module):
         mask [..., rows, n + rows] bool: what a row sees of context and rows, for several blocks in
         one pass in training; None is everything, which is right for one block.
         """
-        rows, turn = embeds, self._turn(positions)
+        rows, turn = embeds, self.rope(positions)
         for layer, key_value in zip(self.layers, context, strict=True):
             rows = layer(rows, key_value, *turn, mask)
         return self.norm(rows)
-
-    def _turn(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.cos[positions].unsqueeze(-2), self.sin[positions].unsqueeze(-2)

@@ -17,7 +17,7 @@ from lessons.lib.config import SamplingParams
 from lessons.lib.draft.beam_tree import BeamTree
 from lessons.lib.draft.chain import draft_chain
 from lessons.lib.draft.draft_kv import DraftKV
-from lessons.lib.draft.eagle3_net import Eagle3Net
+from lessons.lib.draft.one_layer import OneLayerNet
 from lessons.lib.draft.proposer import DraftProposal
 from lessons.lib.sampling import SeededRandom
 
@@ -27,7 +27,7 @@ class Eagle3Proposer:
 
     def __init__(
         self,
-        net: Eagle3Net,
+        net: OneLayerNet,
         embedding: torch.Tensor,
         sampling: SamplingParams | None = None,
         width: int = 1,
@@ -41,7 +41,7 @@ class Eagle3Proposer:
         """
         if width < 1 or num_levels < 1:
             raise InputError(f"width and levels must be 1 or more, got {width} and {num_levels}")
-        self.feature_layers = net.config.feature_layers
+        self.feature_layers = net.feature_layers
         self.num_passes = 0  # of the layer, since the request began
         self._net = net
         self._embedding = embedding if net.embed_tokens is None else net.embed_tokens.weight

@@ -131,6 +131,11 @@ class Eagle3Net(nn.Module):
         return target_ids(self.d2t)
 
     @property
+    def feature_layers(self) -> tuple[int, ...]:
+        """Hidden states of the target it reads."""
+        return self.config.feature_layers
+
+    @property
     def kv_shape(self) -> tuple[int, int]:
         """KV heads and their size."""
         return self.config.body.num_kv_heads, self.config.body.head_dim

@@ -18,10 +18,11 @@ from torch import nn
 from kernels.runtime import InputError
 from lessons.lib.config import ModelConfig, RopeScaling
 from lessons.lib.model.hf_folder import open_safetensors
-from lessons.lib.model.weight_cache import sha256
+from lessons.lib.model.weight_cache import is_intact, sha256
 from lessons.lib.model.weights import compare_tensors
 
 CONFIG_KEY = "config"
+FILE_NAME = "model.safetensors"  # in a folder
 
 
 def save_net(net: nn.Module, config: Any, path: Path, dtype: torch.dtype) -> None:
@@ -36,7 +37,16 @@ def save_net(net: nn.Module, config: Any, path: Path, dtype: torch.dtype) -> Non
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The fields of the config of a file, `body` as a ModelConfig and lists as tuples."""
+    """The fields of the config of a file, `body` as a ModelConfig and lists as tuples.
+
+    path: the file, or a folder that holds it as model.safetensors. Raises InputError for a file
+    that is missing, damaged by its checksum, or no drafter of this course.
+    """
+    path = _file(path)
+    if path.exists() and not is_intact(path):
+        raise InputError(
+            f"{path}: does not match its .sha256, or has none beside it; fetch it again"
+        )
     with open_safetensors(path) as file:
         text = (file.metadata() or {}).get(CONFIG_KEY)
     if text is None:
@@ -51,9 +61,14 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def load_weights(net: nn.Module, path: Path) -> None:
     """Fill `net`, keeping its dtype. Raises InputError naming the first tensor that differs."""
+    path = _file(path)
     expected = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
     with open_safetensors(path) as file:
         names = list(file.keys())
         found = {name: tuple(file.get_slice(name).get_shape()) for name in names}
         compare_tensors(found, expected, str(path))
         net.load_state_dict({name: file.get_tensor(name) for name in names})
+
+
+def _file(path: Path) -> Path:
+    return path / FILE_NAME if path.is_dir() else path

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
+from lessons.lib.draft.target_kv import TargetKV
 from lessons.lib.tree import DraftTree
 
 
@@ -90,4 +91,14 @@ class FeatureProposer(Proposer, Protocol):
         chunks, then each round's root and accepted drafts. After a preemption they start again
         at 0; what was known from `start` on is then void.
         """
+        ...
+
+
+@runtime_checkable
+class TargetKVReader(Proposer, Protocol):
+    """A proposer that looks at the target's own keys and values."""
+
+    def read_target_kv(self, target_kv: TargetKV) -> None:
+        """Lent by the engine when the request is added, until `forget`; for reading only. Between
+        steps it holds the context but for its last token, or less while a prompt is computed."""
         ...

@@ -59,6 +59,10 @@ class LlamaModel:
         self._packed_head = pack(lm_head)  # drafters read the plain one
         self._cos, self._sin = rope_tables(config, embedding.dtype, embedding.device)
 
+    def share_head(self, other: LlamaModel) -> None:
+        """Score with the other's head, which stays in memory once."""
+        self.lm_head, self._packed_head = other.lm_head, other._packed_head
+
     @property
     def device(self) -> torch.device:
         """Where the weights are."""

@@ -62,6 +62,11 @@ class Tokenizer:
         """Number of tokens, added ones included."""
         return self._backend.get_vocab_size()
 
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """Id of every token, added ones included."""
+        return self._backend.get_vocab()
+
     def encode(self, text: str) -> list[int]:
         """Ids of a plain text, with a beginning-of-text token where the model wants one."""
         return self._backend.encode(text).ids

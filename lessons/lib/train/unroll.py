@@ -13,12 +13,12 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
-from lessons.lib.draft.eagle3_net import Eagle3Net
+from lessons.lib.draft.one_layer import OneLayerNet
 from lessons.lib.train.target_pass import TargetBatch
 
 
 def unroll(
-    net: Eagle3Net,
+    net: OneLayerNet,
     embedding: torch.Tensor,
     batch: TargetBatch,
     features: torch.Tensor,
@@ -33,7 +33,7 @@ def unroll(
     """
     tokens, num_positions = batch.token_ids, batch.token_ids.shape[1]
     every = torch.arange(num_positions, device=tokens.device)
-    hidden = net.fuse(features.to(net.fc.weight.dtype))
+    hidden = net.fuse(features.to(next(iter(net.parameters())).dtype))
     rows, query, key, value = net.project(_embed(embedding, tokens, every + 1), hidden, every)
     heads_first = [part.transpose(1, 2) for part in (query, key, value)]
     mixed = F.scaled_dot_product_attention(
