@@ -155,6 +155,11 @@ class GraphBuckets:
         self.counters.by_bucket[bucket] = self.counters.by_bucket.get(bucket, 0) + 1
         return recording.outputs
 
+    def num_bytes(self, bucket: GraphKey) -> int:
+        """What the bucket's recording holds; 0 where there is none."""
+        recording = self._recordings.get(bucket)
+        return recording.num_bytes if recording else 0
+
     def _recording(self, bucket: GraphKey) -> Recording | None:
         """The bucket's graph, captured now if need be; None where memory does not allow it."""
         if bucket in self._recordings:
@@ -194,30 +199,6 @@ class GraphBuckets:
                 else:
                     buffer.fill_(self._inert(name))
             buffer[tuple(slice(0, size) for size in given.shape)].copy_(given)
-
-
-def choose_sizes(cost_ms: Mapping[int, float], max_waste: float) -> list[int]:
-    """Fewest sizes of a measured cost staircase so that padding costs at most `max_waste`.
-
-    cost_ms maps a size to the time of a step of it. Every measured size finds a chosen one that is
-    at least as large and costs at most (1 + max_waste) times as much. From the largest size down,
-    one is kept only when the last kept one is too dear for it; where cost grows with size a larger
-    one would serve fewer of the rest, so these are the fewest.
-    """
-    sizes = sorted(cost_ms, reverse=True)
-    chosen = sizes[:1]
-    for size in sizes[1:]:
-        if cost_ms[chosen[-1]] > (1 + max_waste) * cost_ms[size]:
-            chosen.append(size)
-    return chosen[::-1]
-
-
-def largest_waste(cost_ms: Mapping[int, float], chosen: Sequence[int]) -> float:
-    """Largest share by which a measured size costs more in its bucket than alone."""
-    return max(
-        cost_ms[min(bucket for bucket in chosen if bucket >= size)] / cost_ms[size] - 1
-        for size in cost_ms
-    )
 
 
 def _num_bytes(tensors: Tensors) -> int:

@@ -4,6 +4,7 @@ import torch
 
 from kernels.graphs import RecordingBackend
 from kernels.kv_integrity import check_integrity
+from lessons.lib.model import graphed
 from lessons.lib.model.batch import prepare_batch
 from lessons.lib.model.graphed import GraphedForward
 from lessons.lib.tree import DraftTree
@@ -64,3 +65,34 @@ def test_a_step_too_wide_for_any_bucket_runs_eagerly():
     graphs = GraphedForward(model, pool, 4, RecordingBackend())
     logits, bucket = graphs(prepare_batch(pool, [(kv, DraftTree.chain(random_ids(70, 0)))]))
     assert bucket is None and logits.shape == (70, 97)
+
+
+def test_buckets_chosen_from_measured_times_serve_the_same_steps(monkeypatch):
+    """A staircase with steps at 3, 12 and 64 rows leaves these three, and steps still fit."""
+    model = tiny_engine().model
+    pool, (kv,) = empty_sequences(model, 1, 128)
+    graphs = GraphedForward(model, pool, 4, RecordingBackend())
+    measured = []
+
+    def staircase(run, sizes, repeats):
+        for size in sizes:
+            run(size)
+            measured.append(size)
+        return {size: 1.0 if size <= 3 else 2.0 if size <= 12 else 5.0 for size in sizes}
+
+    monkeypatch.setattr(graphed, "measure_staircase", staircase)
+    choice = graphs.tune(max_waste=0.1)
+    assert measured == list(graphed.MEASURED_LENS)
+    assert choice.sizes == (3, 12, 64) and choice.largest_waste == 0
+    assert choice.num_bytes > 3 * 97 * 4  # at least the logits of the shortest
+    batch = prepare_batch(pool, [(kv, DraftTree.chain(random_ids(5, 0)))])
+    expected = model.forward(batch, pool)
+    logits, bucket = graphs(batch)
+    assert bucket.query_len == 12 and relative_error(logits, expected) < 1e-5
+
+
+def test_tuning_measures_what_it_chooses_from():
+    model = tiny_engine().model
+    pool, _ = empty_sequences(model, 1, 128)
+    choice = GraphedForward(model, pool, 1, RecordingBackend()).tune(max_waste=1e9, repeats=1)
+    assert choice.sizes == (64,)

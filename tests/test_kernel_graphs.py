@@ -6,14 +6,7 @@ import pytest
 import torch
 from kernel_cases import AttentionCase, assert_rows_close
 
-from kernels.graphs import (
-    LAST,
-    GraphBuckets,
-    GraphKey,
-    RecordingBackend,
-    choose_sizes,
-    largest_waste,
-)
+from kernels.graphs import LAST, GraphBuckets, GraphKey, RecordingBackend
 from kernels.tree_attention import tree_attention
 from kernels.tree_layout import TreeLayout
 
@@ -134,23 +127,6 @@ def test_memory_is_bounded():
 def test_a_key_given_twice_is_refused():
     with pytest.raises(ValueError, match="name a key twice"):
         buckets(GraphKey(1, 1, 1), GraphKey(1, 1, 1))
-
-
-def test_sizes_from_a_cost_staircase():
-    staircase = {size: 1.0 + (size - 1) // 16 for size in range(1, 65)}  # a step every 16 rows
-    assert choose_sizes(staircase, max_waste=0.0) == [16, 32, 48, 64]
-    assert largest_waste(staircase, [16, 32, 48, 64]) == 0
-    few = choose_sizes(staircase, max_waste=1.0)
-    assert few == [16, 64] and largest_waste(staircase, few) == 1.0
-    assert choose_sizes({1: 1.0, 2: 1.05, 4: 1.1}, max_waste=0.1) == [4]
-
-
-def test_no_smaller_choice_of_sizes_keeps_the_waste():
-    cost = {1: 1.0, 2: 1.2, 3: 1.3, 5: 2.0, 8: 2.1, 13: 3.5, 21: 3.6, 34: 7.0}
-    for max_waste in (0.05, 0.3, 0.8):
-        fewest = len(choose_sizes(cost, max_waste))
-        for chosen in itertools.combinations(cost, fewest - 1):
-            assert 34 not in chosen or largest_waste(cost, chosen) > max_waste
 
 
 def test_tree_attention_through_a_padded_bucket():

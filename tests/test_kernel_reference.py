@@ -18,7 +18,8 @@ from kernels.acceptance import accept_chain, accept_tree_delta, accept_tree_gree
 from kernels.draft_topk import draft_topk, draft_topk_ref
 from kernels.rms_norm import add_rms_norm, rms_norm
 from kernels.tree_attention import choose_num_splits, tree_attention, tree_attention_ref
-from kernels.tree_layout import unpack_bits
+from kernels.tree_attention_torch import plan_tree_attention
+from kernels.tree_layout import TreeLayout, unpack_bits
 from lessons.lib.tree import DraftTree, random_tree
 from lessons.lib.tree_verify import (
     verify_tree_delta_in_order,
@@ -247,3 +248,27 @@ def test_wrong_arguments_are_refused():
         draft_topk(*head_case(1, 8, 40, torch.float32), 17)
     with pytest.raises(AssertionError, match="weight \\(3,\\) for hidden 4"):
         rms_norm(torch.ones(2, 4), torch.ones(3), 1e-6)
+
+
+def test_only_a_request_alone_in_its_group_is_read_in_place():
+    """Equal shapes attend in one call; a lone request on neighbouring pages is not copied."""
+    tables = torch.tensor([[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 11, 10]]).int()
+
+    def plan(*rows):
+        sizes = [3, 3, 1, 2]
+        chosen = [sizes[row] for row in rows]
+        layout = TreeLayout(
+            tables[list(rows)],
+            torch.full((len(rows),), 8).int(),
+            torch.tensor([0, *chosen]).cumsum(0).int(),
+            torch.ones(sum(chosen), 1, dtype=torch.int64),
+            max(chosen),
+        )
+        return plan_tree_attention(layout, 4, 3, torch.float32)
+
+    assert [part.slots for part in plan(0)] == [slice(0, 11)]
+    together, alone = sorted(plan(0, 1, 2), key=lambda part: -part.batch)
+    assert together.batch == 2 and together.slots.tolist() == [*range(11), *range(12, 23)]
+    assert alone.slots == slice(24, 33)
+    (scattered,) = plan(3)
+    assert scattered.slots.tolist() == [*range(36, 40), *range(44, 48), 40, 41]

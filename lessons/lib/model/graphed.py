@@ -6,24 +6,30 @@ Prompt chunks run eagerly: their kernels are long enough to hide a launch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
 import torch
 
+from kernels.graph_buckets import BucketChoice, choose_buckets, measure_staircase
 from kernels.graphs import LAST, Backend, GraphBuckets, GraphCounters, GraphKey, Tensors
 from kernels.kv_pool import KVPool, SequenceKV
+from kernels.runtime import synchronize
 from kernels.tree_layout import WORD_BITS, TreeLayout
 from lessons.lib.model.batch import ForwardBatch
 from lessons.lib.model.llama import LlamaModel
 
 QUERY_LENS = (1, 2, 4, 8, 16, 32, WORD_BITS)  # one word of mask bits
+MEASURED_LENS = (*range(1, 9), 12, 16, 24, 32, 48, WORD_BITS)
+SMALLEST_TABLE = 16  # pages
 
 
 @dataclass
 class GraphedForward:
     """Runs a model's forward on one pool. Captures lazily; what does not fit runs eagerly.
 
+    The rows of a request are padded to powers of two, until `tune` chooses from measured times.
     `scratch` owns a page whose first slot takes the KV of padding rows: nobody reads it.
     """
 
@@ -34,11 +40,9 @@ class GraphedForward:
     scratch: SequenceKV = field(default_factory=SequenceKV)
 
     def __post_init__(self) -> None:
-        slot = int(self.pool.reserve_tree(self.scratch, 1)[0])
-        padding: dict[str, int | str] = {"slot_mapping": slot, "qo_indptr": LAST}
-        self._graphs = GraphBuckets(
-            self._run, self._allocate, self._buckets(), padding, backend=self.backend
-        )
+        self._scratch_slot = int(self.pool.reserve_tree(self.scratch, 1)[0])
+        self.query_lens: Sequence[int] = QUERY_LENS
+        self._graphs = self._new_graphs(self._buckets())
 
     @property
     def counters(self) -> GraphCounters:
@@ -59,10 +63,35 @@ class GraphedForward:
         served = self.counters.by_bucket.items() - before.items()
         return logits, next((bucket for bucket, _ in served), None)
 
+    def tune(self, max_waste: float = 0.1, repeats: int = 20) -> BucketChoice:
+        """Choose the rows of a request to capture from the times of graphs of one request, so that
+        padding costs at most `max_waste`. Recordings made before are dropped."""
+        keys = {rows: GraphKey(1, rows, SMALLEST_TABLE) for rows in MEASURED_LENS}
+        trial = self._new_graphs(list(keys.values()))
+
+        def run(rows: int) -> None:
+            trial(keys[rows], self._allocate(keys[rows]))
+            synchronize(self.model.device)
+
+        cost_ms = measure_staircase(run, MEASURED_LENS, repeats)
+        num_bytes = {rows: trial.num_bytes(key) for rows, key in keys.items()}
+        choice = choose_buckets(cost_ms, max_waste, num_bytes)
+        self.query_lens = choice.sizes
+        self._graphs = self._new_graphs(self._buckets())
+        return choice
+
+    def _new_graphs(self, buckets: list[GraphKey]) -> GraphBuckets:
+        padding: dict[str, int | str] = {"slot_mapping": self._scratch_slot, "qo_indptr": LAST}
+        return GraphBuckets(self._run, self._allocate, buckets, padding, backend=self.backend)
+
     def _buckets(self) -> list[GraphKey]:
-        """Powers of two in every dimension up to the largest step, those of least work first."""
+        """`query_lens`, and powers of two of requests and pages; those of least work first."""
         most_pages = -(-self.model.config.max_context // self.pool.page_size)
-        sizes = _powers(1, self.max_requests), QUERY_LENS, _powers(16, most_pages)
+        sizes = (
+            _powers(1, self.max_requests),
+            self.query_lens,
+            _powers(SMALLEST_TABLE, most_pages),
+        )
         return sorted((GraphKey(*size) for size in product(*sizes)), key=lambda b: (b[0] * b[1], b))
 
     def _inputs(self, batch: ForwardBatch) -> Tensors:
