@@ -36,6 +36,7 @@ from lessons.lib.train.data import (
 )
 from lessons.lib.train.evaluate import evaluate
 from lessons.lib.train.export import export, start_from
+from lessons.lib.train.generate import generate
 from lessons.lib.train.progress import Progress, measured_and_spare
 from lessons.lib.train.recipe import Recipe
 from lessons.lib.train.recipes import RECIPES, cached_layers, recipe_maker, shipped_folder
@@ -91,21 +92,29 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="NPZ")
     parser.add_argument("--from", type=Path, nargs="*", default=[SELFGEN], dest="sources")
     parser.add_argument("--library-tokens", type=int, default=0, metavar="N", help="natural text")
+    parser.add_argument(
+        "--generate", type=int, metavar="N", help="instead: the target answers N prompts; resumable"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the prompts and answers")
     _add_common(parser)
     parser.set_defaults(run=_data)
 
 
 def _data(options: argparse.Namespace) -> None:
-    _, tokenizer = load_model(options.model, options.dtype, options.device)
-    samples = library_samples(tokenizer, options.library_tokens) if options.library_tokens else []
-    for source in options.sources:
-        samples += read_samples(source)
-    kept = without_prompts(samples, tokenizer)
-    write_samples(kept, options.out)
+    model, tokenizer = load_model(options.model, options.dtype, options.device)
+    if options.generate:
+        engine = Engine(model, tokenizer, max_running=32)
+        samples = generate(engine, options.generate, options.seed, options.out)
+    else:
+        samples = library_samples(tokenizer, options.library_tokens)
+        for source in options.sources:
+            samples += read_samples(source)
+        samples = without_prompts(samples, tokenizer)
+        write_samples(samples, options.out)
     tokens: Counter[str] = Counter()
-    for sample in kept:
+    for sample in samples:
         tokens[sample.kind] += sample.num_response
-    print(f"{options.out}: {len(kept)} texts, response tokens {dict(tokens)}")
+    print(f"{options.out}: {len(samples)} texts, response tokens {dict(tokens)}")
 
 
 def _add_states(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ def library_samples(tokenizer: Tokenizer, num_tokens: int) -> list[Sample]:
     and half is code, give or take a module, so that neither pushes the other out."""
     left = {"text": num_tokens // 2, "source": num_tokens // 2}
     samples: list[Sample] = []
-    for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
+    for path in _modules():
         if max(left.values()) <= 0:
             break
         for kind, text in _texts(path):
@@ -32,6 +32,15 @@ def library_samples(tokenizer: Tokenizer, num_tokens: int) -> list[Sample]:
                 left[kind] -= sample.num_response
                 samples.append(sample)
     return samples
+
+
+def library_docs() -> list[str]:
+    """Every docstring."""
+    return [text for path in _modules() for kind, text in _texts(path) if kind == "text"]
+
+
+def _modules() -> list[Path]:
+    return sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
