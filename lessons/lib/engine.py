@@ -55,7 +55,8 @@ class Engine:
         """num_kv_tokens: room of the KV pool, default the model's context but 8192 to 32768.
         At most max_running requests decode at a time; a forward has at most token_budget rows, so
         longer prompts are prefilled in chunks. shares_prefixes: requests whose texts begin alike
-        compute that part once. pacing: decides per batch how much is drafted and verified.
+        compute that part once. pacing: decides per batch how much is drafted and verified; it may
+        be replaced while no request is under way.
         verify: the rule of a round; another one must be lossless for the engine to be.
         """
         if max_running < 1 or token_budget < 1:
@@ -74,7 +75,7 @@ class Engine:
         self._scheduler = Scheduler(self.pool, max_running, token_budget, shares_prefixes)
         self._token_budget = token_budget
         self._shares_prefixes = shares_prefixes
-        self._pacing = pacing or Pacing()
+        self.pacing = pacing or Pacing()
         self._verify = verify
         # What a comparison of two engines must hold equal, beside the model.
         self.settings: dict[str, int | bool] = {
@@ -219,7 +220,7 @@ class Engine:
         for request, _ in work:
             request.started_at = request.started_at or clock.started
         clock.lap("rest")
-        turns = self._pacing.take(work)
+        turns = self.pacing.take(work)
         clock.lap("draft")
         rows = [(turn.request.kv, turn.tree) for turn in turns]
         batch = prepare_batch(self.pool, rows, [turn.num_logits for turn in turns])
@@ -232,7 +233,7 @@ class Engine:
         verified = self._accept(turns, logits)
         clock.lap("accept")
         emitted = self._commit(turns, verified, capture)
-        self._pacing.observe(turns, emitted)
+        self.pacing.observe(turns, emitted)
         clock.lap("commit")
         page_bytes = self.pool.page_size * self.pool.bytes_per_token
         preempted = tuple(self._scheduler.preempted)
