@@ -12,6 +12,9 @@ from tests.train_kit import MASK, TINY, texts_without_mask, tiny_texts, tiny_tra
 BLOCKS = {"num_features": 1, "block_size": 4, "mask_token_id": MASK, "num_drawn": 97}
 OWN = {
     "eagle3": {"draft_vocab_size": 97, "num_unrolled": 3, "num_drawn": 97},
+    "standalone": {"num_drawn": 97},
+    "mtp": {"num_unrolled": 3, "num_drawn": 97},
+    "frozen_kv_mtp": {"num_unrolled": 3, "num_drawn": 97},
     "dflash": BLOCKS,
     "dspark": BLOCKS | {"markov_rank": 8},
 }

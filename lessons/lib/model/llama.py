@@ -121,6 +121,15 @@ class LlamaModel:
             hidden = hidden[batch.logit_rows]
         return linear(self._norm(hidden, self.final_norm), self._packed_head)
 
+    @torch.no_grad()
+    def key_value(
+        self, index: int, hidden: torch.Tensor, positions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """What layer `index` keeps in the pool of rows that enter it, hidden [n, hidden] at
+        positions [n] int64 -> key, value [n, kv_heads, head_dim]."""
+        turn = self._cos[positions, None], self._sin[positions, None]
+        return self._project(hidden, self.layers[index], *turn)[1:]
+
     def _project(
         self, hidden: torch.Tensor, layer: LayerWeights, cos: torch.Tensor, sin: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -111,12 +111,9 @@ class DFlashRecipe:
         known: torch.Tensor,
         candidates: Candidates,
     ) -> torch.Tensor:
-        """With the text's token and, for its share, with the target's law; [n]."""
-        hard = -candidates.pick(log_probs, following(batch, places)[known][:, None])[:, 0]
-        ids, probs = target_law(batch, places, known)
-        soft = soft_cross_entropy(candidates.pick(log_probs, ids), probs)
+        """`text_and_law_loss` with the share of the settings."""
         share = self.settings.soft_share
-        return (1 - share) * hard + share * soft
+        return text_and_law_loss(batch, log_probs, places, known, candidates, share)
 
     @torch.no_grad()
     def measure(self, batch: TargetBatch, num_positions: int) -> HeldOut:
@@ -178,6 +175,22 @@ class DFlashRecipe:
         span = batch.lengths[:, None] - 1 - first
         random = torch.rand(len(span), self.settings.num_anchors, generator=generator)
         return first + (random.to(span.device) * span).long()
+
+
+def text_and_law_loss(
+    batch: TargetBatch,
+    log_probs: torch.Tensor,
+    places: torch.Tensor,
+    known: torch.Tensor,
+    candidates: Candidates,
+    soft_share: float,
+) -> torch.Tensor:
+    """Cross-entropy [n] of log_probs [n, candidates], which predict the n of the `places` [b, m]
+    that are `known` [b, m]: with the text's token and, for its share, with the target's law."""
+    hard = -candidates.pick(log_probs, following(batch, places)[known][:, None])[:, 0]
+    ids, probs = target_law(batch, places, known)
+    soft = soft_cross_entropy(candidates.pick(log_probs, ids), probs)
+    return (1 - soft_share) * hard + soft_share * soft
 
 
 def target_law(

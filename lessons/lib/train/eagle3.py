@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,10 @@ from lessons.lib.draft.proposer import Proposer
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.train.candidates import draw_candidates, soft_cross_entropy
 from lessons.lib.train.data import Sample, frequent_ids
-from lessons.lib.train.held_out import HeldOut, following, has_token
 from lessons.lib.train.target_pass import TargetBatch
 from lessons.lib.train.unroll import learnt_rows, unroll
+from lessons.lib.train.unrolled import STEP_WEIGHT, Steps, UnrolledRecipe
 
-_STEP_WEIGHT = 0.8  # of step i to the power of i, as the authors
 _LEAST_MASS = 0.3  # of a law on tokens that the drafter has
 
 
@@ -37,7 +36,7 @@ class Eagle3Settings:
     num_drawn: int = 1024
 
 
-class Eagle3Recipe:
+class Eagle3Recipe(UnrolledRecipe):
     """See `Recipe`."""
 
     name, title = "eagle3", "EAGLE-3"
@@ -53,6 +52,13 @@ class Eagle3Recipe:
         self.net.start_from(model)
         self.net.to(model.device)
 
+    def unroll(
+        self, batch: TargetBatch, num_steps: int, starts: torch.Tensor | None = None
+    ) -> Steps:
+        """The training-time test."""
+        features = batch.features(self.layers)
+        return unroll(self.net, self._model.embedding, batch, features, num_steps, starts)
+
     def loss(self, batch: TargetBatch, generator: torch.Generator) -> torch.Tensor:
         """Sum over the steps of 0.8^i times the mean soft cross-entropy of the rows."""
         draft_ids = self._draft_ids()[batch.top_ids]
@@ -63,7 +69,7 @@ class Eagle3Recipe:
             generator,
         )
         head = F.embedding(candidates.ids, self.net.lm_head.weight)
-        steps = self._unroll(batch, self.settings.num_unrolled, self._starts(batch, generator))
+        steps = self.unroll(batch, self.settings.num_unrolled, self.draw_starts(batch, generator))
         total = torch.zeros((), device=self._model.device)
         for step, (starts, hidden) in enumerate(steps):
             behind = (starts + 1 + step).clamp(max=batch.token_ids.shape[1] - 1)
@@ -76,25 +82,12 @@ class Eagle3Recipe:
             logits = F.linear(self.net.norm(hidden[is_learnt]), head)
             picked = candidates.pick(candidates.log_probs(logits), wanted[is_learnt])
             loss = soft_cross_entropy(picked, probs[is_learnt]).mean()
-            total = total + _STEP_WEIGHT**step * loss
+            total = total + STEP_WEIGHT**step * loss
         return total
 
-    @torch.no_grad()
-    def measure(self, batch: TargetBatch, num_positions: int) -> HeldOut:
-        """From every position."""
-        target_ids = self.net.target_ids
-        hits, known = [], []
-        for step, (starts, hidden) in enumerate(self._unroll(batch, num_positions)):
-            # The row behind the last one known has no token to meet.
-            is_known = learnt_rows(batch, starts, step) & has_token(batch, starts + 2 + step)
-            guesses = torch.zeros_like(batch.token_ids)
-            guesses[is_known] = target_ids[self.net.logits(hidden[is_known]).argmax(-1)]
-            hits.append(guesses == following(batch, starts + 2 + step))
-            known.append(is_known)
-        return HeldOut.of(hits, known)
-
-    def finish(self, batches: Sequence[TargetBatch]) -> None:
-        """Nothing."""
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Over the draft vocabulary; -inf for the rest."""
+        return self.net.target_logits(hidden)
 
     def save(self, folder: Path) -> None:
         """The authors' layout."""
@@ -109,19 +102,6 @@ class Eagle3Recipe:
         """Chains."""
         net = load_eagle3(folder, model)
         return lambda sampling: Eagle3Proposer(net, model.embedding, sampling)
-
-    def _starts(self, batch: TargetBatch, generator: torch.Generator) -> torch.Tensor:
-        """Some of the positions from which a response is drafted."""
-        first = max(0, int(batch.prompt_lens.min()) - 2)
-        places = batch.token_ids.shape[1] - first
-        count = max(1, round(self.settings.unrolled_share * places))
-        return first + torch.randperm(places, generator=generator)[:count].sort().values
-
-    def _unroll(
-        self, batch: TargetBatch, num_steps: int, starts: torch.Tensor | None = None
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        features = batch.features(self.layers)
-        return unroll(self.net, self._model.embedding, batch, features, num_steps, starts)
 
     def _draft_ids(self) -> torch.Tensor:
         """Draft id of every target id [vocab] int64, -1 where there is none."""

@@ -10,10 +10,16 @@ from lessons.lib.model.features import eagle3_layers
 from lessons.lib.train.dflash import DFlashRecipe
 from lessons.lib.train.dspark import DSparkRecipe
 from lessons.lib.train.eagle3 import Eagle3Recipe
+from lessons.lib.train.frozen_kv_mtp import FrozenKvMtpRecipe
+from lessons.lib.train.mtp import MtpRecipe
 from lessons.lib.train.recipe import Recipe
+from lessons.lib.train.standalone import StandaloneRecipe
 
 RECIPES: dict[str, type[Recipe]] = {
+    "standalone": StandaloneRecipe,
     "eagle3": Eagle3Recipe,
+    "mtp": MtpRecipe,
+    "frozen_kv_mtp": FrozenKvMtpRecipe,
     "dflash": DFlashRecipe,
     "dspark": DSparkRecipe,
 }
