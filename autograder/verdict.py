@@ -50,7 +50,8 @@ class Verdict:
 class Judgement:
     """All checks of one submission, in the unit's fixed order.
 
-    `isolation` is "bubblewrap" or "rlimits"; `messages` are what intake had to repair.
+    `isolation` is "bubblewrap" or "rlimits", with "+cgroup" where that bounds memory.
+    `messages` are what intake had to repair.
     """
 
     unit: str

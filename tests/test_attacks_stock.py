@@ -1,16 +1,15 @@
 """The comparison: a fair course on stock nbgrader, attacked in a sandbox of its own."""
 
+import dataclasses
 import json
 
 import pytest
 
-from autograder.assignment import ROOT
 from autograder.attacks import compare, stock_course, table
 from autograder.attacks.corpus import CHECKS, EARNED_BY_PLAIN, load
+from autograder.attacks.kept import Kept
 
 ATTACKS = {attack.id: attack for attack in load()}
-RESULTS = ROOT / "course/results/grader_attacks.json"
-PAGE = ROOT / "course/instructor/isolation.qmd"
 QUIET = {
     "points": 0.0,
     "waits_for_person": False,
@@ -82,12 +81,46 @@ def test_the_tables_count_what_was_tried_on_both():
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_the_instructors_page_holds_the_measured_tables(lang):
-    report = json.loads(RESULTS.read_text(encoding="utf-8"))
-    page = PAGE.with_suffix(".qmd" if lang == "en" else ".zh.qmd").read_text(encoding="utf-8")
+    report = json.loads(table.RESULTS.read_text(encoding="utf-8"))
+    page = table.PAGES[lang].read_text(encoding="utf-8")
+    assert table.filled(page, report, lang) == page, "run: python -m autograder.attacks.table"
     assert table.counts(report, lang) in page
-    assert lang == "zh" or table.details(report) in page
     assert {row["id"] for row in report["rows"]} == set(ATTACKS)
+    assert {row["id"] for row in report["rows"] if not row["stock"]} == set(compare.NOT_ON_STOCK)
     assert all(row["ours"]["ok"] for row in report["rows"])
+
+
+def test_a_page_that_is_behind_is_brought_up_to_date_and_a_lost_mark_is_named():
+    report = json.loads(table.RESULTS.read_text(encoding="utf-8"))
+    page = table.PAGES["en"].read_text(encoding="utf-8")
+    behind = page.replace("| 0 / ", "| 7 / ")
+    assert behind != page and table.filled(behind, report, "en") == page
+    with pytest.raises(ValueError, match="marks for details"):
+        table.filled(page.replace("<!-- end details -->", ""), report, "en")
+
+
+def test_a_stopped_comparison_goes_on(tmp_path):
+    """What was tried is not tried again, but for an attack whose text has changed since."""
+    attack, other = ATTACKS["code/abs_is_zero"], ATTACKS["code/warns"]
+    Kept(tmp_path / "part").or_now(attack, lambda a: {"points": 2.0})
+    again = Kept(tmp_path / "part")
+    assert again.or_now(attack, lambda a: pytest.fail("again")) == {"points": 2.0}
+    assert again.or_now(other, lambda a: None) is None
+    changed = tmp_path / "abs_is_zero.py"
+    changed.write_text(f"{attack.text}\nx = 1\n")
+    assert again.or_now(dataclasses.replace(attack, path=changed), lambda a: 1) == 1
+
+
+def test_rows_measured_again_take_their_old_places():
+    old = {
+        "note": "Before.",
+        "rows": [row() | {"id": "code/calls_home"}, row() | {"id": "code/warns"}],
+    }
+    new = {"date": "2030-01-01", "commit": "abc", "rows": [row(points=1.0) | {"id": "code/warns"}]}
+    found = compare.joined(old, new)
+    assert [r["id"] for r in found["rows"]] == ["code/calls_home", "code/warns"]
+    assert found["rows"][1]["stock"]["points"] == 1.0
+    assert found["note"] == "Before. code/warns: measured on 2030-01-01 at commit abc."
 
 
 def test_marks_count_a_persons_first_and_a_missing_one_as_zero():

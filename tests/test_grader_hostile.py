@@ -34,7 +34,7 @@ def test_an_honest_submission(isolation):
     level = isolation_of(isolation)
     assert_honest_gets_full_marks(level)
     judgement = grade(submission(), level)
-    assert judgement.isolation == isolation
+    assert judgement.isolation.split("+")[0] == isolation
     assert (judgement.total, judgement.max) == (4, 10)
     assert "cpu (test)" in judgement["live"].reason and "ngram-4" in judgement["live"].reason
 

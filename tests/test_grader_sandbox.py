@@ -147,7 +147,7 @@ def test_both_ways_of_bubblewrap_work_for_root():
             box.run_cells([Cell("c", "exercise", source)])
             uid, seen = box.call("f").value
             assert uid == 65534 and set(seen) <= ours
-            assert isolation_name(way) == "bubblewrap"
+            assert isolation_name(way).startswith("bubblewrap")
 
 
 def below_tmp(path):

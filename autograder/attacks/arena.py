@@ -27,8 +27,9 @@ from autograder.status import Status
 KEPT_OPEN = ("gradebook.db", ".graded/lock")  # compared by rows; held while grading
 VICTIM = "aaa-victim"
 MAX_MARKED_BYTES = 64 << 20
-# Short where an attack makes the grader wait, long enough for a busy machine.
-LIMITS = Limits(cell_s=6.0, call_s=3.0, total_s=40.0)
+# Small where an attack takes what it can, short where it makes the grader wait; enough for a right
+# answer on a busy machine.
+LIMITS = Limits(total_memory_bytes=3 << 29, cell_s=12.0, call_s=3.0, total_s=60.0)
 FIGURES = Figures(
     "cpu (made-up figures of the self-check)",
     15.0,

@@ -3,6 +3,9 @@
 Stock nbgrader runs a student's code as the grader's own user, so here it runs in a bubblewrap
 sandbox: no network, a read-only system, one copy of the course for each attack. Each copy has a
 victim who is graded already, the attacker, and an honest student who is graded next.
+
+A run that was stopped goes on from what it has kept in OUT.part. With --only, the rows of all other
+attacks stay as they are in OUT.
 """
 
 import argparse
@@ -37,6 +40,7 @@ from autograder.attacks.corpus import (
     apply_to_notebook,
     load,
 )
+from autograder.attacks.kept import Kept
 from autograder.attacks.run import Row, run_class
 from autograder.attacks.traces import CANARY
 from autograder.sandbox.launcher import REPO
@@ -46,6 +50,7 @@ ATTACKER, HONEST = "mmm-attacker", "zzz-honest"
 PACKAGES = ("nbgrader", "nbconvert", "nbclient", "ipykernel", "ipython", "numpy")
 NOT_ON_STOCK = {
     "code/bombs_with_forks": "nothing there would stop it",
+    "code/hoards_in_many_processes": "would take this machine's memory",
     "files/brings_a_bottomless_file": "would be copied to the disk",
     "files/is_never_read_to_the_end": "reading a pipe has no end",
     "files/is_a_memory_bomb": "would take this machine's memory",
@@ -64,30 +69,48 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Write the comparison. Takes some ten minutes on two cores."""
     parser = argparse.ArgumentParser(prog="python -m autograder.attacks.compare")
     parser.add_argument("--json", type=Path, required=True, metavar="OUT")
-    parser.add_argument("--only", nargs="*", default=[""], help="parts of the attacks' names")
+    parser.add_argument("--only", nargs="+", help="parts of the attacks' names")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args(argv)
     if find_isolation() == "rlimits":
         print("error: stock nbgrader is attacked inside bubblewrap only", file=sys.stderr)
         return 2
-    attacks = [a for a in load() if any(part in a.id for part in options.only)]
-    report = compare(attacks, options.jobs)
+    attacks = [a for a in load() if any(part in a.id for part in options.only or [""])]
+    kept = Kept(options.json.with_name(f"{options.json.name}.part"))
+    report = compare(attacks, options.jobs, kept)
+    if options.only and options.json.exists():
+        report = joined(json.loads(options.json.read_text(encoding="utf-8")), report)
     options.json.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(report, indent=1, ensure_ascii=False)
     options.json.write_text(f"{text}\n", encoding="utf-8")
+    kept.file.unlink(missing_ok=True)
     return 0
 
 
-def compare(attacks: list[Attack], num_jobs: int) -> dict[str, Any]:
+def compare(attacks: list[Attack], num_jobs: int, kept: Kept) -> dict[str, Any]:
     """Both graders on every attack, with what is needed to read the figures."""
+    kept.file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="specdec-compare-") as folder:
         stock = Stock(Path(folder) / "stock")
         plain = {kind: stock.control(kind) for kind in ("wrong", "right")}
         with ThreadPoolExecutor(num_jobs) as threads:
-            found = dict(zip(attacks, threads.map(stock.attack, attacks), strict=True))
+            tried = threads.map(lambda attack: kept.or_now(attack, stock.attack), attacks)
+            found = dict(zip(attacks, tried, strict=True))
         ours = {row.id: row for row in run_class(attacks, made(Path(folder) / "ours"))}
     rows = [as_row(attack, ours[attack.id], found[attack]) for attack in attacks]
     return {**about(), "plain_on_stock": plain, "rows": rows}
+
+
+def joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The old report with the new one's rows in their places, and a note that says which."""
+    rows = {row["id"]: row for row in old["rows"] + new["rows"]}
+    again = ", ".join(row["id"] for row in new["rows"])
+    note = f"{again}: measured on {new['date']} at commit {new['commit'][:12]}."
+    order = [attack.id for attack in load()]
+    return old | {
+        "note": f"{old.get('note', '')} {note}".strip(),
+        "rows": [rows[name] for name in order if name in rows],
+    }
 
 
 def made(folder: Path) -> Path:

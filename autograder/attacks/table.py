@@ -1,16 +1,27 @@
-"""`python -m autograder.attacks.table RESULTS [--lang zh]`: the comparison as markdown.
+"""`python -m autograder.attacks.table [RESULTS]`: write the comparison into the instructor's pages.
 
-The instructor's page holds what this prints; a test compares them.
+Each page has a pair of marks for each part; what stands between them is replaced. A test requires
+the pages to hold what the results say.
 """
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from autograder.attacks.compare import NOT_ON_STOCK
 from autograder.attacks.run import UNREADABLE
+from autograder.sandbox.launcher import REPO
+
+RESULTS = REPO / "course/results/grader_attacks.json"
+PAGES = {
+    lang: REPO / f"course/instructor/isolation{end}"
+    for lang, end in (("en", ".qmd"), ("zh", ".zh.qmd"))
+}
+PART = "<!-- begin {0} -->\n\n{1}\n\n<!-- end {0} -->"
 
 Report = dict[str, Any]
 
@@ -33,17 +44,67 @@ HEADS = {
 DETAILS = ("Attack", "What it tries", "Stock nbgrader", "This grader")
 
 
+MEASURED = {
+    "en": "Measured on {date} with nbgrader {nbgrader}, nbclient {nbclient}, ipykernel {ipykernel},"
+    " Python {python}, on {system}, isolation `{isolation}`; a cell had {timeout} s (nbgrader's"
+    " default is 30 s).",
+    "zh": "测量于 {date}：nbgrader {nbgrader}，nbclient {nbclient}，ipykernel {ipykernel}，"
+    "Python {python}，{system}，隔离级别 `{isolation}`；每个单元格限时 {timeout} 秒（nbgrader"
+    " 默认 30 秒）。",
+}
+JOINED = {
+    "en": " The rows come from more than one run; the ledger's `note` says which.",
+    "zh": "各行来自不止一次运行，账本的 `note` 写明了来源。",
+}
+UNTRIED = {
+    "en": "Of {all} attacks, {untried} were not tried there: {names}.",
+    "zh": "{all} 种攻击中有 {untried} 种没有在原版上试：{names}。",
+}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the tables of a results file."""
+    """Write the tables of a results file into both pages."""
     parser = argparse.ArgumentParser(prog="python -m autograder.attacks.table")
-    parser.add_argument("results", type=Path)
-    parser.add_argument("--lang", choices=sorted(HEADS), default="en")
-    options = parser.parse_args(argv)
-    report = json.loads(options.results.read_text(encoding="utf-8"))
-    print(counts(report, options.lang))
-    if options.lang == "en":
-        print(f"\n{details(report)}")
+    parser.add_argument("results", type=Path, nargs="?", default=RESULTS)
+    report = json.loads(parser.parse_args(argv).results.read_text(encoding="utf-8"))
+    for lang, page in PAGES.items():
+        page.write_text(filled(page.read_text(encoding="utf-8"), report, lang), encoding="utf-8")
+        print(page.relative_to(REPO))
     return 0
+
+
+def filled(page: str, report: Report, lang: str) -> str:
+    """A page with its parts as the report has them. Raises ValueError where a mark is missing."""
+    parts = {
+        "measured": measured(report, lang),
+        "counts": counts(report, lang),
+        "untried": untried(report, lang),
+    }
+    if lang == "en":
+        parts["details"] = details(report)
+    for name, text in parts.items():
+        marks = re.compile(re.escape(PART.format(name, "@")).replace("@", ".*?"), re.DOTALL)
+        start, *more = marks.split(page)
+        if len(more) != 1:
+            raise ValueError(f"the page in {lang} needs one pair of marks for {name}")
+        page = start + PART.format(name, text) + more[0]
+    return page
+
+
+def measured(report: Report, lang: str) -> str:
+    """When, with what and on what."""
+    about = {key: report[key] for key in ("date", "python", "system", "isolation")}
+    timeout = report["stock_cell_timeout_s"]
+    text = MEASURED[lang].format(**about, **report["packages"], timeout=timeout)
+    return text + (JOINED[lang] if "note" in report else "")
+
+
+def untried(report: Report, lang: str) -> str:
+    """The attacks that stock nbgrader was spared, and in English why."""
+    names = [row["id"] for row in report["rows"] if row["stock"] is None]
+    words = [f"`{name}` ({NOT_ON_STOCK[name]})" if lang == "en" else f"`{name}`" for name in names]
+    joint = "; ".join(words) if lang == "en" else "、".join(words)
+    return UNTRIED[lang].format(all=len(report["rows"]), untried=len(names), names=joint)
 
 
 def counts(report: Report, lang: str) -> str:

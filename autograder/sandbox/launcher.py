@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autograder.sandbox.memory import Cgroup, Watch, make_cgroup
 from autograder.sandbox.processes import descendants, environments, kill_marked, send
 
 HERE = Path(__file__).resolve().parent
@@ -40,10 +41,12 @@ class SandboxError(RuntimeError):
 class Limits:
     """What one worker may use. Times in seconds by the grader's clock, sizes in bytes.
 
-    `memory_bytes` and `cpu_s` bound each of its processes; bubblewrap bounds their number.
+    `memory_bytes` and `cpu_s` bound each of its processes, `total_memory_bytes` all of them
+    together; bubblewrap bounds their number.
     """
 
     memory_bytes: int = 4 << 30
+    total_memory_bytes: int = 5 << 30
     cpu_s: int = 300
     file_bytes: int = 64 << 20
     tmp_bytes: int = 256 << 20
@@ -80,6 +83,8 @@ class Process:
     channel: socket.socket
     folder: Path
     mark: str
+    cgroup: Cgroup | None
+    watch: Watch
 
     def pause(self) -> None:
         """Stop the worker and everything it started, until `resume`: it computes nothing."""
@@ -100,11 +105,20 @@ class Process:
     def kill(self) -> None:
         """Kill the worker and everything it started; wait; remove its folder."""
         self.channel.close()
+        self.watch.stop()
+        if self.is_out_of_memory():  # while the group that knows is still there
+            self.watch.is_over = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.popen.pid, signal.SIGKILL)
         self.popen.wait()
         kill_marked(self.mark)
+        if self.cgroup:
+            self.cgroup.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def is_out_of_memory(self) -> bool:
+        """Whether it, with all its processes, took more memory than it may."""
+        return self.watch.is_over or bool(self.cgroup and self.cgroup.has_overflowed())
 
 
 def start(
@@ -124,6 +138,7 @@ def start(
     worker = HERE / "worker.py" if isolation == "rlimits" else Path("/worker/worker.py")
     plan = {
         "drop_to_uid": NOBODY if isolation == "root" else -1,
+        "keeps_orphans": isolation == "rlimits",
         "rlimits": _rlimits(limits, isolation, bool(extras.devices)),
     }
     command = [sys.executable, "-s", "-B", str(worker), str(theirs.fileno()), json.dumps(plan)]
@@ -134,6 +149,9 @@ def start(
         env["PYTHONPATH"] = python_path
     if isolation != "rlimits":
         command = [*_bubblewrap(isolation, limits, libraries, extras, env), "--", *command]
+    cgroup = make_cgroup(folder.name, limits.total_memory_bytes)
+    if cgroup:
+        command = cgroup.entered(command)
     try:
         popen = subprocess.Popen(
             command,
@@ -147,11 +165,15 @@ def start(
         )
     except OSError as error:
         ours.close()
+        if cgroup:
+            cgroup.remove()
         shutil.rmtree(folder, ignore_errors=True)
         raise SandboxError(f"cannot start a worker: {error}") from error
     finally:
         theirs.close()
-    return Process(popen, ours, folder, mark)
+    watch = Watch(popen.pid, limits.total_memory_bytes, cgroup)
+    watch.start()
+    return Process(popen, ours, folder, mark, cgroup, watch)
 
 
 def _rlimits(limits: Limits, isolation: str, has_card: bool = False) -> dict[str, int]:

@@ -10,6 +10,8 @@ from autograder.sandbox import launcher, wire
 from autograder.sandbox.launcher import NO_EXTRAS, Extras, Limits, SandboxError
 from lessons.lib.checks.outcome import Outcome, OutcomeKind
 
+SLICE_S = 0.5  # how long to wait at a time
+
 
 class Worker:
     """One worker process. After `is_lost` it is dead and stays so. Raises SandboxError."""
@@ -21,7 +23,9 @@ class Worker:
         libraries: Sequence[Path] = (),
         extras: Extras = NO_EXTRAS,
     ) -> None:
+        self.limits = limits
         self.process = launcher.start(isolation, limits, libraries, extras)
+        self.held_up_s = 0.0
         self.buffer = b""
         self.num_requests = 0
         hello = self._receive(time.monotonic() + limits.start_s)
@@ -56,15 +60,11 @@ class Worker:
                 return self._lost("timeout", "did not finish in time: is there an endless loop?")
             if len(self.buffer) > wire.MAX_MESSAGE_BYTES:
                 return self._lost("garbled", "sent more than an answer may hold")
-            try:
-                self.process.channel.settimeout(min(remaining, 0.5))
-                chunk = self.process.channel.recv(1 << 16)
-            except TimeoutError:
-                if self.process.popen.poll() is None:
-                    continue
-                chunk = b""  # a child of the dead worker still holds the socket open
-            except OSError:
-                chunk = b""
+            before = time.monotonic()
+            chunk = self._chunk(min(remaining, SLICE_S))
+            deadline += self._held_up(time.monotonic() - before)
+            if chunk is None:
+                continue
             if not chunk:
                 return self._lost("died", self._exit_text())
             self.buffer += chunk
@@ -76,6 +76,24 @@ class Worker:
         except wire.WireError as error:
             return self._lost("garbled", str(error))
 
+    def _chunk(self, timeout_s: float) -> bytes | None:
+        """What has come; None when nothing has; b"" when nothing will."""
+        try:
+            self.process.channel.settimeout(timeout_s)
+            return self.process.channel.recv(1 << 16)
+        except TimeoutError:
+            # A child of a dead worker may still hold the socket open.
+            return None if self.process.popen.poll() is None else b""
+        except OSError:
+            return b""
+
+    def _held_up(self, waited_s: float) -> float:
+        """Time in which the grader itself was stopped or starved: not the student's."""
+        if waited_s < 2 * SLICE_S:
+            return 0.0
+        self.held_up_s += waited_s - SLICE_S
+        return waited_s - SLICE_S
+
     def _exit_text(self) -> str:
         try:
             code = self.process.popen.wait(timeout=2.0)
@@ -85,6 +103,11 @@ class Worker:
 
     def _lost(self, kind: OutcomeKind, detail: str) -> Outcome:
         self.close()
+        if self.process.watch.is_machine_full:
+            raise SandboxError("this machine ran out of memory")
+        if self.process.is_out_of_memory():
+            gib = self.limits.total_memory_bytes / (1 << 30)
+            return Outcome("memory", detail=f"took more than {gib:.3g} GiB of memory")
         return Outcome(kind, detail=detail)
 
 

@@ -23,6 +23,18 @@ def descendants(root: int) -> set[int]:
     return found
 
 
+def descendants_now(root: int) -> Iterator[int]:
+    """The same from the kernel's own lists: cheap enough to ask twenty times a second.
+
+    It may miss one that starts or ends meanwhile, and some kernels keep no lists.
+    """
+    yield root
+    for file in Path(f"/proc/{root}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in file.read_text().split():
+                yield from descendants_now(int(child))
+
+
 def send(pids: set[int], number: signal.Signals) -> None:
     """Signal those that still run."""
     for pid in pids:
@@ -37,9 +49,7 @@ def kill_marked(mark: str) -> None:
         found = [pid for pid, text in environments() if needle in text]
         if not found:
             return
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        send(set(found), signal.SIGKILL)
         time.sleep(0.01)
 
 

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from autograder.sandbox import launcher, wire
 from autograder.sandbox.launcher import NO_EXTRAS, Extras, Limits, SandboxError
 from autograder.sandbox.link import Worker, read_reply
+from autograder.sandbox.memory import cgroup_home
 from lessons.lib.checks.outcome import Outcome
 
 IMPORTS_COURSE = re.compile(r"^\s*(?:from|import)\s+(?:kernels|lessons)\b", re.MULTILINE)
@@ -97,10 +98,14 @@ class Sandbox:
 
     def _exchange(self, worker: Worker, request: dict[str, Any], timeout_s: float) -> Outcome:
         """One request, on the notebook's account of time."""
-        started = time.monotonic()
+        started = time.monotonic() - worker.held_up_s
         left_s = max(self.limits.total_s - self.spent_s, 0.0)
-        reply = worker.ask(request, min(timeout_s, left_s))
-        self.spent_s += time.monotonic() - started
+        try:
+            reply = worker.ask(request, min(timeout_s, left_s))
+        except SandboxError:
+            self._stop()
+            raise
+        self.spent_s += time.monotonic() - worker.held_up_s - started
         outcome = read_reply(reply) if isinstance(reply, dict) else reply
         if outcome.is_lost:
             self._stop()
@@ -171,5 +176,7 @@ def find_isolation() -> str:
 
 
 def isolation_name(isolation: str) -> str:
-    """What is recorded with the grade: "bubblewrap" or "rlimits"."""
-    return "rlimits" if isolation == "rlimits" else "bubblewrap"
+    """What is recorded with the grade: "bubblewrap" or "rlimits", and "+cgroup" where the kernel
+    bounds the memory of all of a worker's processes; elsewhere the grader alone watches it."""
+    name = "rlimits" if isolation == "rlimits" else "bubblewrap"
+    return f"{name}+cgroup" if cgroup_home() else name

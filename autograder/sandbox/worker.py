@@ -25,7 +25,7 @@ import wire  # type: ignore[import-not-found]  # lies beside this file, no packa
 
 MAX_OUTPUT_CHARS = 64 * 1024
 MAX_ERROR_CHARS = 500
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 now = time.perf_counter
 
 
@@ -35,7 +35,10 @@ def confine(limits: dict[str, Any]) -> None:
     Must hold before the first student's line runs. Hard limits, so they cannot be raised again.
     """
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc = ctypes.CDLL(None)
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if limits["keeps_orphans"]:  # so that whoever watches this process finds them
+            libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("1000")  # if memory runs out, the kernel takes the student, not the grader
     if limits["drop_to_uid"] >= 0:

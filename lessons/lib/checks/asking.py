@@ -20,6 +20,7 @@ BLANK = "______"
 ADVICE = {
     "timeout": "",
     "died": ": does it call exit, or take too much memory?",
+    "memory": ", all its processes together",
     "garbled": ": does it write to files it did not open?",
 }
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-OutcomeKind = Literal["value", "error", "refused", "missing", "timeout", "died", "garbled"]
+OutcomeKind = Literal[
+    "value", "error", "refused", "missing", "timeout", "died", "memory", "garbled"
+]
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class Outcome:
                       `bases` are the names of the built-in classes it derives from
              refused  it returned something that is not plain data; `detail` says what
              missing  no such name
-             timeout, died, garbled   the worker is gone; `detail` says why
+             timeout, died, memory, garbled   the worker is gone; `detail` says why
     """
 
     kind: OutcomeKind
@@ -38,7 +40,7 @@ class Outcome:
     @property
     def is_lost(self) -> bool:
         """The worker did not survive the request."""
-        return self.kind in ("timeout", "died", "garbled")
+        return self.kind in ("timeout", "died", "memory", "garbled")
 
 
 class Student(Protocol):
