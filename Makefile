@@ -11,6 +11,7 @@ export CLASSROOM
 export PYTHONPATH := $(CURDIR)
 # As in kernels/__init__.py, for kernels that import torch first.
 export OMP_WAIT_POLICY ?= passive
+export GOMP_SPINCOUNT ?= 1000
 
 # With PY=python (an activated conda environment, say) nothing is created and nothing installed.
 ifeq ($(PY),$(VENV)/bin/python)

@@ -2,7 +2,12 @@
 
 import os
 
-# OpenMP workers spin while they wait. On a machine shared with other programs the spinning takes
-# the cores from those who have work, and a decode step slows down tenfold; asleep, it does not.
+# OpenMP workers spin while they wait. On a machine shared with other programs long spinning takes
+# the cores from those who have work, and a decode step slows down tenfold; asleep, it does not. But
+# to wake one costs more than a small product, and a step has 150 of those: so they spin for some
+# microseconds, then sleep. On a machine of one's own OMP_WAIT_POLICY=active (or a GOMP_SPINCOUNT of
+# 10000) is faster still; `bench-engine --parts openmp` measures what each gives.
 # Read once, when torch loads OpenMP, so it has to stand before the first import of torch.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+if os.environ["OMP_WAIT_POLICY"].lower() == "passive":
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # libgomp's own; others ignore it

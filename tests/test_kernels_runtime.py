@@ -43,13 +43,17 @@ def test_unknown_names_list_the_known_ones():
 
 
 @pytest.mark.parametrize("module", ["kernels.runtime", "lessons.lib.sampling"])
-def test_openmp_waits_asleep_before_torch_is_loaded(module):
+@pytest.mark.parametrize(
+    "asked, expected", [({}, "passive 1000"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE None")]
+)
+def test_openmp_waits_asleep_before_torch_is_loaded(module, asked, expected):
     code = (
         f"import sys, os, kernels; assert 'torch' not in sys.modules; import {module};"
-        "print(os.environ['OMP_WAIT_POLICY'])"
+        "print(os.environ['OMP_WAIT_POLICY'], os.environ.get('GOMP_SPINCOUNT'))"
     )
-    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
+    ours = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    environment = {k: v for k, v in os.environ.items() if k not in ours} | asked
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "passive"
+    assert done.stdout.strip() == expected

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from kernels.runtime import DEVICES, DTYPES, InputError
 from lessons.lib import metrics
 from lessons.lib.bench.cli import add_audit, add_bench, add_report
+from lessons.lib.bench.engine_bench import add_bench_engine
 from lessons.lib.bench.ledger import build_ledger, write_ledger
 from lessons.lib.bench.run import method_specs, run_interleaved
 from lessons.lib.bench.workload import KINDS, SPLITS, load_prompts
@@ -59,6 +60,8 @@ def _build_parser() -> argparse.ArgumentParser:
     add_bench(commands.add_parser("bench", help="measure methods under load, beside target-only"))
     add_report(commands.add_parser("bench-report", help="tables and pictures of a bench ledger"))
     add_audit(commands.add_parser("bench-audit", help="how a bench ledger could mislead"))
+    speed = commands.add_parser("bench-engine", help="what the engine itself costs, as a ledger")
+    add_bench_engine(speed)
     verify = commands.add_parser("verify-tree", help="score {prompt, tokens, parent_ids} of stdin")
     add_verify_tree(verify)
     _add_model_options(verify)

@@ -240,7 +240,6 @@ def observed_conditional(rounds: Sequence[RoundRecord]) -> list[float]:
     return observed
 
 
-@torch.inference_mode()
 def step_cost(
     model: LlamaModel,
     batch_sizes: Sequence[int],
@@ -248,28 +247,39 @@ def step_cost(
     context: int = 256,
     repeats: int = 5,
 ) -> dict[tuple[int, int], float]:
-    """Median ms of one forward of [batch, n] tokens behind `context` cached ones.
+    """Median ms of one forward of [batch, n] tokens behind `context` cached ones: {(batch, n): ms}.
 
-    Returns {(batch, n): ms}. The cached keys are zeros: the time does not depend on their values.
+    The cached keys are zeros: the time does not depend on their values.
     """
-    times: dict[tuple[int, int], list[float]] = {}
-    for batch in batch_sizes:
-        pool = model.new_pool(batch * (context + max(num_tokens) + PAGE_SIZE), PAGE_SIZE)
-        sequences = [SequenceKV() for _ in range(batch)]
-        for kv in sequences:
-            pool.reserve_tree(kv, context)
-            pool.commit(kv, context)
-        for repeat in range(repeats + 1):  # the first is the warm-up
-            for count in num_tokens:
-                chain = DraftTree.chain([0] * count)
-                rows = prepare_batch(pool, [(kv, chain) for kv in sequences])
-                synchronize(model.device)
-                started = perf_counter()
-                model.forward(rows, pool)
-                synchronize(model.device)
-                elapsed = (perf_counter() - started) * 1e3
-                for kv in sequences:
-                    pool.commit(kv, 0)
-                if repeat:
-                    times.setdefault((batch, count), []).append(elapsed)
-    return {key: statistics.median(values) for key, values in times.items()}
+    return {
+        (batch, count): statistics.median(times)
+        for batch in batch_sizes
+        for count, times in step_times(model, batch, num_tokens, context, repeats).items()
+    }
+
+
+@torch.inference_mode()
+def step_times(
+    model: LlamaModel, batch: int, num_tokens: Sequence[int], context: int, repeats: int
+) -> dict[int, list[float]]:
+    """ms of each of `repeats` turns, {n: [ms, ...]}; all n take turns, after one untimed turn."""
+    pool = model.new_pool(batch * (context + max(num_tokens) + PAGE_SIZE), PAGE_SIZE)
+    sequences = [SequenceKV() for _ in range(batch)]
+    for kv in sequences:
+        pool.reserve_tree(kv, context)
+        pool.commit(kv, context)
+    times: dict[int, list[float]] = {count: [] for count in num_tokens}
+    for repeat in range(repeats + 1):
+        for count in num_tokens:
+            chain = DraftTree.chain([0] * count)
+            rows = prepare_batch(pool, [(kv, chain) for kv in sequences])
+            synchronize(model.device)
+            started = perf_counter()
+            model.forward(rows, pool)
+            synchronize(model.device)
+            elapsed = (perf_counter() - started) * 1e3
+            for kv in sequences:
+                pool.commit(kv, 0)
+            if repeat:
+                times[count].append(elapsed)
+    return times
