@@ -1,167 +1,213 @@
-"""`bench-engine` on a tiny model: what is counted, what is null, and going on after a stop."""
+"""Our engine under the driver: chunks are what it emitted, facts are what its steps did."""
 
-import builtins
+import asyncio
 import json
+from dataclasses import replace
 
 import pytest
+from batch_kit import tiny_engine, tiny_model
+from engine_models import reference_model, write_folder
 
-from kernels.graphs import RecordingBackend
-from lessons.lib.bench import engine_bench, engine_machine
-from lessons.lib.bench.engine_speed import BATCHES, NUM_NODES
-from lessons.lib.bench.ledger import read_ledger
+from kernels.runtime import InputError
+from lessons.lib import metrics
+from lessons.lib.bench import cli as bench_cli
+from lessons.lib.bench import engine_server
+from lessons.lib.bench.arrivals import ClosedLoop, OpenLoop
+from lessons.lib.bench.audit import audit
+from lessons.lib.bench.driver import drive
+from lessons.lib.bench.engine_server import engine_opener, weight_bytes
+from lessons.lib.bench.mixture import Request
+from lessons.lib.bench.run import BASELINE, MethodSpec
+from lessons.lib.bench.run_ledger import load_ledger, point_key
 from lessons.lib.cli import main
-from lessons.lib.model.loader import load_model
-from tests.engine_models import reference_model, write_folder
 
-FAST = "decode,verify,share,batch,kernels,graphs"
+PLAIN, NGRAM = MethodSpec("none", 0), MethodSpec("ngram", 4)
+THREE_USERS = ClosedLoop(3)
+PROMPTS = [" ".join(f"<{(7 * i + k) % 90 + 2}>" for k in range(12)) for i in range(8)]
+
+
+def requests(count=8, most=24, temperature=0.0):
+    return [Request(str(i), "chat", PROMPTS[i], most, temperature, i) for i in range(count)]
+
+
+def measure(spec, asked=None, load=THREE_USERS, **settings):
+    engine = tiny_engine(shares_prefixes=False, **settings)
+    open_server = engine_opener(engine, "tiny", [PLAIN, NGRAM])
+
+    async def work():
+        async with open_server(spec.name) as server:
+            await drive(server, requests(2), ClosedLoop(1), 0)
+            await server.start_counting()
+            log = await drive(server, asked or requests(), load, 0)
+            return log, await server.facts()
+
+    return engine, *asyncio.run(work())
+
+
+def alone(request):
+    engine = tiny_engine()
+    ids = engine.tokenizer.apply_chat_template([{"role": "user", "content": request.prompt}])
+    return engine.generate(ids, request.max_new_tokens).token_ids
+
+
+@pytest.mark.parametrize("spec", [PLAIN, NGRAM], ids=lambda s: s.name)
+@pytest.mark.parametrize("load", [ClosedLoop(3), OpenLoop(200.0)], ids=["closed", "open"])
+def test_tokens_are_those_of_the_engine_and_little_holds(spec, load):
+    engine, log, facts = measure(spec, load=load)
+    assert [r.output_tokens for r in log.requests] == [len(alone(r)) for r in requests()]
+    assert all(r.error is None for r in log.requests) and log.little_gap() < 0.01
+    carried = [chunk.num_tokens for r in log.requests for chunk in r.chunks]
+    assert max(carried) == 1 if spec is PLAIN else max(carried) > 1
+    rounds = sum(len(r.chunks) - 1 for r in log.requests)  # the first token is the prefill's
+    assert facts.acceptance_length == pytest.approx((sum(carried) - len(log.requests)) / rounds)
+
+
+def test_facts_are_complete_and_without_the_warm_up():
+    engine, log, facts = measure(NGRAM)
+    assert facts.phase_shares.keys() == set(metrics.STEP_PHASES)
+    assert sum(facts.phase_shares.values()) == pytest.approx(1)
+    assert facts.round_ms["rows"] > facts.round_ms["requests"] > 1
+    assert 0 < facts.verify_efficiency < 1 and facts.preemptions == 0
+    assert facts.memory_gb["weights"] == weight_bytes(engine.model) / 1e9 > 0
+    assert facts.memory_gb["kv_cache"] > 0
+    assert {k for k, v in facts.memory_gb.items() if v is None} == {"graphs", "peak"}
+    assert facts.missing.keys() == {"memory_gb.graphs", "memory_gb.peak"}
+    assert facts.setup["shares_prefixes"] is False and facts.setup["num_threads"] >= 1
+
+
+def test_target_only_and_method_ran_under_the_same_setup():
+    assert measure(PLAIN)[2].setup == measure(NGRAM)[2].setup
+
+
+def test_weights_are_counted_once():
+    model, _ = tiny_model()
+    unfused = reference_model("qwen3")
+    assert weight_bytes(model) == sum(p.nbytes for p in unfused.parameters())
+
+
+def test_a_small_pool_preempts_and_the_ledger_says_so():
+    _, log, facts = measure(PLAIN, num_kv_tokens=256, page_size=4, load=ClosedLoop(8),
+                            asked=[replace(r, max_new_tokens=60) for r in requests()])  # fmt: skip
+    assert facts.preemptions > 0 and all(r.error is None for r in log.requests)
+
+
+def test_a_request_that_cannot_run_fails_alone_and_a_late_one_is_given_up():
+    asked = [*requests(3), replace(requests()[3], max_new_tokens=10_000)]
+    _, log, _ = measure(PLAIN, asked)
+    assert [r.error is None for r in log.requests] == [True, True, True, False]
+    assert "exceed the model's context" in log.requests[3].error
+
+    async def impatient():
+        async with engine_opener(tiny_engine(shares_prefixes=False), "tiny", [PLAIN])(
+            BASELINE
+        ) as server:
+            return await drive(server, requests(2, most=200), ClosedLoop(2), 0, timeout_s=1e-6)
+
+    assert {r.error for r in asyncio.run(impatient()).requests} == {"TimeoutError"}
+
+
+def test_drafters_state_is_watched():
+    class Hoarder:
+        memory_bytes = 1500
+
+    log = engine_server.StepLog(weight_bytes=500)
+
+    class TwoRunning:
+        running = [type("R", (), {"proposer": Hoarder()})] * 2
+
+    for _ in range(9):
+        log(TwoRunning(), object())
+    assert log.draft_state_bytes == 2000 and len(log.steps) == 9
+    log.clear()
+    assert log.draft_state_bytes == 0 and log.steps == []
+
+
+def test_prefixes_must_not_be_shared_between_methods():
+    with pytest.raises(InputError, match="shares_prefixes=False"):
+        engine_opener(tiny_engine(), "tiny", [PLAIN])
+
+
+# --- the command ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    reference = reference_model("llama", max_position_embeddings=512)
-    return str(write_folder(reference, tmp_path_factory.mktemp("model")))
+def bench(tmp_path_factory):
+    """Runs `bench` on a tiny model and a file of prompts; returns the exit code."""
+    folder = tmp_path_factory.mktemp("bench")
+    write_folder(reference_model("qwen3", num_hidden_layers=1), folder / "model")
+    rows = [{"question": prompt, "answer": ""} for prompt in PROMPTS]
+    (folder / "maths.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    fixed = ["--model", str(folder / "model"), "--dtype", "float32", "--device", "cpu"]
+    fixed += ["--prompts", str(folder / "maths.jsonl"), "--requests", "2", "--warm-up", "1"]
+
+    def run(out, *arguments):
+        return main(["bench", *fixed, "--quiet", "--json", str(out), *arguments])
+
+    return run
 
 
-def bench(model, out, *more, parts=FAST):
-    command = ["bench-engine", "--model", model, "--json", str(out), "--parts", parts]
-    settings = ["--dtypes", "float32", "--repeats", "2", "--max-new-tokens", "6"]
-    return main([*command, *settings, "--device", "cpu", *more])
+SMALL = ["--methods", "ngram:3", "--concurrency", "1,2", "--slo", "ttft:5000,tpot:1000"]
 
 
-@pytest.fixture(scope="module")
-def ledger(model, tmp_path_factory):
-    out = tmp_path_factory.mktemp("ledger") / "engine.json"
-    assert bench(model, out) == 0
-    return read_ledger(out, engine_bench.SCHEMA)
+def test_the_whole_chain(bench, tmp_path, capsys):
+    out, plots = tmp_path / "ledger.json", tmp_path / "plots"
+    assert bench(out, *SMALL, "--rates", "50", "--blocks", "2", "--plots", str(plots)) == 0
+    text, ledger = capsys.readouterr().out, load_ledger(out)
+    assert len(ledger["points"]) == 2 * 3 * 3 * 2
+    assert [p["figures"]["num_failed"] for p in ledger["points"]] == [0] * 36
+    assert {row["load"] for row in ledger["predictions"]} == {"concurrency 1", "concurrency 2"}
+    assert len(ledger["profile"]["times_ms"]) == 2
+    # A file of maths is one category, and nobody knows whether it was held out.
+    rules = {finding.rule for finding in audit(ledger)} - {"unknown-code", "driver-late"}
+    assert rules == {"one-category-only", "not-held-out"}
+    assert "Speedup (output_tokens_per_s) against concurrency" in text and "findings" in text
+    assert (plots / "speedup-concurrency.png").exists() and (plots / "points.csv").exists()
 
 
-def in_order(spread):
-    return 0 < spread["p25"] <= spread["median"] <= spread["p75"]
+def test_a_killed_command_goes_on(bench, tmp_path, capsys, monkeypatch):
+    out, opened = tmp_path / "ledger.json", []
+    few = [*SMALL, "--seeds", "0", "--blocks", "2"]
+    genuine = bench_cli.engine_opener
 
+    def opener(dies_at):
+        def make(*arguments):
+            open_server = genuine(*arguments)
 
-def test_head_names_machine_settings_and_command(ledger):
-    assert ledger["command"].startswith("python -m lessons.lib bench-engine")
-    assert ledger["machine"]["device"] == "cpu" and ledger["machine"]["num_threads"] >= 1
-    assert ledger["settings"]["seed"] == 0 and ledger["settings"]["repeats"] == 2
-    assert "OMP_WAIT_POLICY" in ledger["settings"]["environment"]
-    assert list(ledger["results"]) == ["float32"]
-    assert list(ledger["results"]["float32"]) == FAST.split(",")
+            def open_or_die(name):
+                if len(opened) == dies_at:
+                    raise KeyboardInterrupt
+                opened.append(name)
+                return open_server(name)
 
+            return open_or_die
 
-def test_decode_pairs_every_prompt_with_transformers(ledger):
-    found = ledger["results"]["float32"]["decode"]
-    assert found["peer"].startswith("transformers ") and found["missing"] == {}
-    assert len(found["rows"]) == 3 * 2 and found["same_tokens"] == 6
-    ratios = sorted(row["peer_ms"] / row["ours_ms"] for row in found["rows"])
-    assert found["speedup"]["median"] == pytest.approx((ratios[2] + ratios[3]) / 2)
-    assert in_order(found["ours_ms_per_token"]) and in_order(found["peer_ms_per_token"])
+        return make
 
-
-def test_verify_covers_the_grid_relative_to_one_node(ledger):
-    rows = ledger["results"]["float32"]["verify"]["rows"]
-    assert [(row["batch"], row["nodes"]) for row in rows] == [
-        (batch, nodes) for batch in BATCHES for nodes in NUM_NODES
-    ]
-    for row in rows:
-        assert row["turns"] == 6 and in_order(row["ms"]) and in_order(row["to_one_node"])
-        if row["nodes"] == 1:
-            assert row["to_one_node"] == {"median": 1, "p25": 1, "p75": 1}
-
-
-def test_share_counts_decode_steps_alone(ledger):
-    none, ngram = ledger["results"]["float32"]["share"]["rows"]
-    assert (none["method"], none["num_steps"]) == ("none", 3 * 2 * 5)
-    assert ngram["method"] == "ngram" and 0 < ngram["num_steps"] <= none["num_steps"]
-    for row in (none, ngram):
-        assert sum(row["phase_shares"].values()) == pytest.approx(1)
-        assert 0 < row["outside_forward"]["median"] < 1
-    assert ngram["phase_shares"]["draft"] > none["phase_shares"]["draft"]
-
-
-def test_batch_is_held_against_its_requests_alone(ledger):
-    found = ledger["results"]["float32"]["batch"]
-    assert found["batch"] == 8 and found["turns"] == 2
-    assert found["times_batch_1"]["median"] == pytest.approx(8 * found["efficiency"]["median"])
-    assert in_order(found["tokens_per_s"]) and in_order(found["tokens_per_s_batch_1"])
-
-
-def test_what_needs_a_card_is_null_with_a_reason(ledger):
-    for part in ("kernels", "graphs"):
-        found = ledger["results"]["float32"][part]
-        assert found["rows"] is None and "no CUDA device" in found["missing"]["rows"]
-
-
-def test_a_second_run_goes_on_and_measures_nothing_twice(model, tmp_path, monkeypatch, capsys):
-    out = tmp_path / "engine.json"
-    assert bench(model, out, parts="share") == 0
-    first = json.loads(out.read_text())
-    monkeypatch.setitem(engine_bench.PARTS, "share", lambda bench: pytest.fail("measured twice"))
-    assert bench(model, out, parts="share,kernels") == 0
-    found = json.loads(out.read_text())
-    assert found["results"]["float32"]["share"] == first["results"]["float32"]["share"]
-    assert "kernels" in found["results"]["float32"]
-    assert found["command"].count("bench-engine") == 2
-    assert "float32   share    outside_forward" in capsys.readouterr().out
-
-
-def test_figures_of_other_settings_are_not_mixed(model, tmp_path, capsys):
-    out = tmp_path / "engine.json"
-    assert bench(model, out, parts="kernels") == 0
-    assert bench(model, out, "--repeats", "1", parts="graphs") == 2
-    assert "measurement with other settings" in capsys.readouterr().err
-    assert list(json.loads(out.read_text())["results"]["float32"]) == ["kernels"]
-
-
-def test_without_transformers_ours_is_measured_and_the_rest_is_null(model, tmp_path, monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest):
-        if name == "transformers":
-            raise ImportError("No module named 'transformers'")
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    out = tmp_path / "engine.json"
-    assert bench(model, out, parts="decode") == 0
-    found = json.loads(out.read_text())["results"]["float32"]["decode"]
-    assert in_order(found["ours_ms_per_token"]) and found["speedup"] is None
-    assert "No module named 'transformers'" in found["missing"]["speedup"]
+    monkeypatch.setattr(bench_cli, "engine_opener", opener(5))
+    assert bench(out, *few) == 2
+    assert "the same command goes on" in capsys.readouterr().err
+    kept = load_ledger(out)["points"]
+    assert len(kept) == 5
+    monkeypatch.setattr(bench_cli, "engine_opener", opener(None))
+    assert bench(out, *few) == 0
+    ledger = load_ledger(out)
+    assert len(opened) == len(ledger["points"]) == 8 and ledger["points"][:5] == kept
+    assert len({point_key(p) for p in ledger["points"]}) == 8
+    assert bench(out, *few) == 0 and len(opened) == 8
 
 
 @pytest.mark.parametrize(
-    "more, message",
+    ("arguments", "message"),
     [
-        (("--parts", "sprint"), "unknown part 'sprint'; choose from decode"),
-        (("--dtypes", "int4"), "unknown dtype 'int4'"),
-        (("--parts", ","), "no part is left"),
-        (("--repeats", "0"), "at least one repeat"),
+        (["--methods", "oracle", "--rates", "1"], "unknown method 'oracle'"),
+        (["--methods", "ngram:x", "--rates", "1"], "must be a whole number"),
+        (["--methods", "ngram:0", "--rates", "1"], "depth must be 1 or more"),
+        (["--methods", "ngram"], "nothing to measure"),
+        (["--rates", "fast"], "not numbers: 'fast'"),
+        (["--rates", "1", "--slo", "speed:3"], "unknown limit 'speed'"),
+        (["--rates", "1", "--server", "a=http://x", "--server", "a=http://y"], "one name"),
     ],
 )
-def test_bad_arguments_are_one_line(model, tmp_path, capsys, more, message):
-    assert bench(model, tmp_path / "engine.json", *more) == 2
+def test_what_cannot_be_measured_is_one_line(bench, tmp_path, capsys, arguments, message):
+    assert bench(tmp_path / "x.json", *arguments) == 2
     assert message in capsys.readouterr().err
-
-
-def test_graphs_are_timed_against_eager_steps(model):
-    """The code that a card runs, on the backend that runs a step again instead of replaying."""
-    target, _ = load_model(model, "float32", "cpu")
-    found = engine_machine.time_graphs(target, 2, RecordingBackend())
-    assert [(row["batch"], row["nodes"]) for row in found["rows"]] == [
-        (1, 1),
-        (1, 8),
-        (8, 1),
-        (8, 8),
-    ]
-    assert all(in_order(row["speedup"]) for row in found["rows"])
-    assert found["buckets"]["sizes"][-1] == 64 and found["buckets"]["num_bytes"] > 0
-    assert 0 <= found["buckets"]["largest_waste"] <= 0.1 + 1e-9
-    assert found["buckets"]["captured_bytes"] > 0
-
-
-@pytest.mark.slow
-def test_ways_of_waiting_run_in_processes_of_their_own(model, tmp_path):
-    out = tmp_path / "engine.json"
-    assert bench(model, out, parts="openmp") == 0
-    rows = json.loads(out.read_text())["results"]["float32"]["openmp"]["rows"]
-    assert [row["wait"] for row in rows] == list(engine_machine.WAITS)
-    assert all(in_order(row["decode_ms"]) and in_order(row["verify_8_ms"]) for row in rows)
