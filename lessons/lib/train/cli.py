@@ -19,8 +19,8 @@ from tqdm import tqdm
 from kernels.runtime import InputError, probe
 from lessons.lib.bench.workload import KINDS, SPLITS, load_prompts
 from lessons.lib.config import SamplingParams
-from lessons.lib.draft.eagle3_file import WEIGHTS
 from lessons.lib.draft.proposer import Proposer
+from lessons.lib.draft.registry import make_proposer, ready_methods, shipped
 from lessons.lib.engine import Engine
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.model.loader import load_model
@@ -39,7 +39,7 @@ from lessons.lib.train.export import export, start_from
 from lessons.lib.train.generate import generate
 from lessons.lib.train.progress import Progress, measured_and_spare
 from lessons.lib.train.recipe import Recipe
-from lessons.lib.train.recipes import RECIPES, cached_layers, recipe_maker, shipped_folder
+from lessons.lib.train.recipes import RECIPES, cached_layers, recipe_maker
 from lessons.lib.train.target_cache import TargetCache
 from lessons.lib.train.text import library_samples
 from lessons.lib.train.trainer import Trainer, TrainSettings, read_checkpoint
@@ -205,14 +205,14 @@ def _export(options: argparse.Namespace) -> None:
     spare = _held_out(texts)[1]
     groups = [spare[i : i + settings.batch_size] for i in range(0, len(spare), settings.batch_size)]
     trainer.recipe.finish([texts.batch(group) for group in groups])
-    out = options.out or shipped_folder(options.name)
+    out = options.out or shipped(options.name)
     export(trainer, out)
     print(f"{out}: written")
 
 
 def _add_eval(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all that are there")
-    parser.add_argument("--weights", type=Path, default=WEIGHTS, metavar="FOLDER", help="of all")
+    parser.add_argument("names", nargs="*", metavar="METHOD", help="default: all that are ready")
+    parser.add_argument("--weights", type=Path, metavar="PATH", help="of the one method named")
     parser.add_argument("--data", type=Path, default=SELFGEN, metavar="NPZ", help="for the bigrams")
     parser.add_argument("--split", default="heldout", help=" | ".join(SPLITS))
     parser.add_argument("--limit", type=int, metavar="N", help="prompts of a kind, default all")
@@ -226,16 +226,20 @@ def _add_eval(parser: argparse.ArgumentParser) -> None:
 
 def _eval(options: argparse.Namespace) -> None:
     torch.set_num_threads(options.threads)
+    if options.weights and len(options.names) != 1:
+        raise InputError(f"{options.weights}: name the one method that these weights are of")
     model, tokenizer = load_model(options.model, options.dtype, options.device)
     samples = without_prompts(read_samples(options.data), tokenizer)
     train = [samples[index] for index in split_held_out(len(samples))[0]]
     table = bigram_table(train, model.config.vocab_size)
-    drafters: dict[str, Callable[[SamplingParams], Proposer]] = {
+    drafters: dict[str, Callable[[SamplingParams], Proposer | None]] = {
         "bigram": lambda sampling: BigramProposer(table)
     }
-    places = {name: options.weights / shipped_folder(name).name for name in RECIPES}
-    for name in options.names or [name for name, place in places.items() if place.exists()]:
-        drafters[name] = recipe_maker(name).proposers(places[name], model)
+    for name in options.names or ready_methods()[1:]:  # without target-only
+        drafters[name] = partial(
+            make_proposer, name, model, weights=options.weights, tokenizer=tokenizer
+        )
+        drafters[name](SamplingParams())  # what is missing should be said before the first run
     prompts = [p for kind in KINDS for p in load_prompts(options.split, (kind,))[: options.limit]]
     sampling = SamplingParams(options.temperature, seed=options.seed)
     engine = Engine(model, tokenizer)

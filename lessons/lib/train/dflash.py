@@ -6,7 +6,7 @@ own anchor and itself, and nothing of the other blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,8 @@ import torch
 import torch.nn.functional as F
 
 from kernels.runtime import InputError
-from lessons.lib.config import SamplingParams
-from lessons.lib.draft.dflash import DFlashProposer, load_dflash, save_dflash
+from lessons.lib.draft.dflash import load_dflash, save_dflash
 from lessons.lib.draft.dflash_net import DFlashConfig, DFlashNet, dflash_layers
-from lessons.lib.draft.proposer import Proposer
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.train.candidates import Candidates, draw_candidates, soft_cross_entropy
 from lessons.lib.train.data import Sample
@@ -144,12 +142,6 @@ class DFlashRecipe:
     def load(self, folder: Path) -> None:
         """Those of the same sizes."""
         self.net.load_state_dict(load_dflash(folder / FILE, self._model).state_dict())
-
-    @staticmethod
-    def proposers(folder: Path, model: LlamaModel) -> Callable[[SamplingParams], Proposer]:
-        """Blocks."""
-        net = load_dflash(folder / FILE, model).requires_grad_(False)
-        return lambda sampling: DFlashProposer(net, model, sampling)
 
     def blocks(self, batch: TargetBatch, anchors: torch.Tensor) -> torch.Tensor:
         """Blocks behind anchors [b, m] in one pass -> [b, m, drafting rows, hidden]."""

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from kernels.runtime import InputError
-from lessons.lib.config import SamplingParams
 from lessons.lib.draft.dflash import load_dflash
-from lessons.lib.draft.dspark import DSparkProposer, load_dspark, save_dspark
+from lessons.lib.draft.dspark import load_dspark, save_dspark
 from lessons.lib.draft.dspark_calibration import fit_temperatures
 from lessons.lib.draft.dspark_net import DSparkConfig, DSparkNet
 from lessons.lib.draft.net_file import read_config
-from lessons.lib.draft.proposer import Proposer
-from lessons.lib.model.llama import LlamaModel
 from lessons.lib.train.candidates import Candidates
 from lessons.lib.train.dflash import FILE, DFlashRecipe, DFlashSettings, target_law
 from lessons.lib.train.held_out import following, has_token
@@ -124,9 +120,3 @@ class DSparkRecipe(DFlashRecipe):
         read = load_dspark if is_whole else load_dflash
         state = read(folder / FILE, self._model).state_dict()
         self.net.load_state_dict(self.net.state_dict() | state)
-
-    @staticmethod
-    def proposers(folder: Path, model: LlamaModel) -> Callable[[SamplingParams], Proposer]:
-        """Blocks, coherent."""
-        net: Any = load_dspark(folder / FILE, model).requires_grad_(False)
-        return lambda sampling: DSparkProposer(net, model, sampling)

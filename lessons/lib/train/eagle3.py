@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from lessons.lib.config import SamplingParams
-from lessons.lib.draft.eagle3 import Eagle3Proposer
 from lessons.lib.draft.eagle3_file import load_eagle3, save_eagle3
 from lessons.lib.draft.eagle3_net import Eagle3Config, Eagle3Net
-from lessons.lib.draft.proposer import Proposer
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.train.candidates import draw_candidates, soft_cross_entropy
 from lessons.lib.train.data import Sample, frequent_ids
@@ -96,12 +93,6 @@ class Eagle3Recipe(UnrolledRecipe):
     def load(self, folder: Path) -> None:
         """With the draft vocabulary of those weights."""
         self.net.load_state_dict(load_eagle3(folder, self._model).state_dict())
-
-    @staticmethod
-    def proposers(folder: Path, model: LlamaModel) -> Callable[[SamplingParams], Proposer]:
-        """Chains."""
-        net = load_eagle3(folder, model)
-        return lambda sampling: Eagle3Proposer(net, model.embedding, sampling)
 
     def _draft_ids(self) -> torch.Tensor:
         """Draft id of every target id [vocab] int64, -1 where there is none."""

@@ -27,7 +27,7 @@ class Row:
     def __str__(self) -> str:
         values = " ".join("  - " if value is None else f"{value:.2f}" for value in self.conditional)
         return (
-            f"{self.name:<8} {self.kind:<6} {self.num_rounds:5} rounds  {values}  "
+            f"{self.name:<13} {self.kind:<6} {self.num_rounds:5} rounds  {values}  "
             f"{self.tokens_per_round:.2f} tokens a round"
         )
 
@@ -35,7 +35,7 @@ class Row:
 def evaluate(
     engine: Engine,
     prompts: Sequence[Prompt],
-    drafters: Mapping[str, Callable[[SamplingParams], Proposer]],
+    drafters: Mapping[str, Callable[[SamplingParams], Proposer | None]],
     depth: int,
     max_new_tokens: int,
     sampling: SamplingParams,

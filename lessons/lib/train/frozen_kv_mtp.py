@@ -7,7 +7,7 @@ it, and only the state that is passed on tells of the drafts before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from lessons.lib.config import SamplingParams
 from lessons.lib.draft.decoder import KeyValue, attend
 from lessons.lib.draft.frozen_kv_mtp import (
-    FrozenKvMtpProposer,
     load_frozen_kv_mtp,
     save_frozen_kv_mtp,
 )
 from lessons.lib.draft.frozen_kv_net import FrozenKvConfig, FrozenKvNet
 from lessons.lib.draft.net_file import FILE_NAME
-from lessons.lib.draft.proposer import Proposer
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.train.data import Sample
 from lessons.lib.train.mtp import MtpSettings
@@ -88,12 +85,6 @@ class FrozenKvMtpRecipe(UnrolledRecipe):
     def load(self, folder: Path) -> None:
         """Those of the same sizes."""
         self.net.load_state_dict(load_frozen_kv_mtp(folder, self._model).state_dict())
-
-    @staticmethod
-    def proposers(folder: Path, model: LlamaModel) -> Callable[[SamplingParams], Proposer]:
-        """Chains."""
-        net = load_frozen_kv_mtp(folder, model)
-        return lambda sampling: FrozenKvMtpProposer(net, model, sampling)
 
     def _key_value(self, batch: TargetBatch, layer: int) -> KeyValue:
         """What the target keeps of the batch in a layer; both [b, t, kv_heads, head_dim]."""

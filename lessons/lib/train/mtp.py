@@ -7,18 +7,16 @@ one token: Qwen3-Next's authors call theirs multi-step training.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from lessons.lib.config import SamplingParams
-from lessons.lib.draft.mtp import MtpProposer, load_mtp, save_mtp
+from lessons.lib.draft.mtp import load_mtp, save_mtp
 from lessons.lib.draft.mtp_net import MtpConfig, MtpNet
 from lessons.lib.draft.net_file import FILE_NAME
-from lessons.lib.draft.proposer import Proposer
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.train.data import Sample
 from lessons.lib.train.target_pass import TargetBatch
@@ -65,9 +63,3 @@ class MtpRecipe(UnrolledRecipe):
     def load(self, folder: Path) -> None:
         """Those of the same sizes."""
         self.net.load_state_dict(load_mtp(folder, self._model).state_dict())
-
-    @staticmethod
-    def proposers(folder: Path, model: LlamaModel) -> Callable[[SamplingParams], Proposer]:
-        """Chains."""
-        net = load_mtp(folder, model)
-        return lambda sampling: MtpProposer(net, model, sampling)

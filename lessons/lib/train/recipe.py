@@ -6,15 +6,13 @@ export, card and eval are the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from lessons.lib.config import SamplingParams
-from lessons.lib.draft.proposer import Proposer
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.train.data import Sample
 from lessons.lib.train.held_out import HeldOut
@@ -55,7 +53,3 @@ class Recipe(Protocol):
 
     def load(self, folder: Path) -> None:
         """Start from shipped weights. Raises InputError for those of another drafter or size."""
-
-    @staticmethod
-    def proposers(folder: Path, model: LlamaModel) -> Callable[[SamplingParams], Proposer]:
-        """What makes a fresh proposer of shipped weights for a request of the engine."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from kernels.runtime import InputError
-from lessons.lib.draft.eagle3_file import WEIGHTS
 from lessons.lib.model.features import eagle3_layers
 from lessons.lib.train.dflash import DFlashRecipe
 from lessons.lib.train.dspark import DSparkRecipe
@@ -23,11 +20,6 @@ RECIPES: dict[str, type[Recipe]] = {
     "dflash": DFlashRecipe,
     "dspark": DSparkRecipe,
 }
-
-
-def shipped_folder(name: str) -> Path:
-    """Where the weights of a drafter are shipped."""
-    return WEIGHTS / f"{name}-smollm2-135m"
 
 
 def cached_layers(num_layers: int) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ DistillSpec, arXiv 2310.08461, recommends for drafters), with the target's embed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from lessons.lib.config import SamplingParams
 from lessons.lib.draft.net_file import FILE_NAME, load_weights
-from lessons.lib.draft.proposer import Proposer
-from lessons.lib.draft.standalone import StandaloneProposer, load_standalone, save_standalone
+from lessons.lib.draft.standalone import save_standalone
 from lessons.lib.draft.standalone_net import StandaloneConfig, StandaloneNet
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.train.candidates import draw_candidates
@@ -87,12 +85,6 @@ class StandaloneRecipe:
     def load(self, folder: Path) -> None:
         """Those of the same sizes."""
         load_weights(self.net, folder)
-
-    @staticmethod
-    def proposers(folder: Path, model: LlamaModel) -> Callable[[SamplingParams], Proposer]:
-        """Chains; all requests share a pool."""
-        draft = load_standalone(folder, model)
-        return lambda sampling: StandaloneProposer(draft, sampling)
 
     def _places(self, batch: TargetBatch) -> torch.Tensor:
         """[b, t]: the place that each position predicts."""
