@@ -155,6 +155,7 @@ def _train(maker: type[Recipe], options: argparse.Namespace) -> None:
     checkpoint = options.checkpoint or _BUILD / f"{maker.name}.pt"
     if checkpoint.exists():
         trainer.resume(checkpoint)
+        trainer.notes["command"] = options.command
     else:
         _begin(trainer, progress, options)
     bar = tqdm(total=options.tokens, initial=trainer.num_seen, unit="tok", desc=maker.name)
