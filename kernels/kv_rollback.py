@@ -20,7 +20,7 @@ COUNTER               As vLLM, which drafts chains only: slots for the drafts ar
                       is not a prefix, and a counter cannot say so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kernels.kv_pool import KVPool, RollbackPolicy, SequenceKV
@@ -31,6 +31,10 @@ class HasNodes(Protocol):
 
     @property
     def num_nodes(self) -> int: ...
+
+
+# What `rollback_trees_kv` does, in another way.
+RollbackBatch = Callable[[KVPool, Sequence[tuple[SequenceKV, HasNodes, Sequence[int]]]], None]
 
 
 def rollback_tree_kv(

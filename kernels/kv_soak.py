@@ -7,7 +7,7 @@ a fresh prefill would store; nothing of it comes from the pool.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -16,15 +16,13 @@ import torch
 from kernels.block_allocator import OutOfPages
 from kernels.kv_integrity import check_integrity
 from kernels.kv_pool import KVPool, RollbackPolicy, SequenceKV
-from kernels.kv_rollback import HasNodes, rollback_trees_kv
+from kernels.kv_rollback import RollbackBatch, rollback_trees_kv
 
 # page_size -> (pages, longest request): small enough that pages run out again and again.
 POOL_SIZES = {1: (96, 40), 3: (32, 40), 16: (14, 80), 64: (8, 160)}
 VOCABULARY = 3  # few tokens: prefixes meet often
 MAX_LIVE = 6
 MAX_NODES = 12
-
-RollbackBatch = Callable[[KVPool, Sequence[tuple[SequenceKV, HasNodes, Sequence[int]]]], None]
 
 
 class WrongKV(RuntimeError):

@@ -13,7 +13,7 @@ import torch
 
 from kernels.graphs import GraphKey
 from kernels.kv_pool import RollbackPolicy, SequenceKV
-from kernels.kv_rollback import rollback_trees_kv
+from kernels.kv_rollback import RollbackBatch, rollback_trees_kv
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.proposer import Proposer, TargetKVReader
@@ -51,6 +51,7 @@ class Engine:
         shares_prefixes: bool = True,
         pacing: Pacing | None = None,
         verify: VerifyRound = verify_round,
+        rollback: RollbackBatch = rollback_trees_kv,
     ) -> None:
         """num_kv_tokens: room of the KV pool, default the model's context but 8192 to 32768.
         At most max_running requests decode at a time; a forward has at most token_budget rows, so
@@ -58,6 +59,7 @@ class Engine:
         compute that part once. pacing: decides per batch how much is drafted and verified; it may
         be replaced while no request is under way.
         verify: the rule of a round; another one must be lossless for the engine to be.
+        rollback: keeps the accepted paths; another one must leave the pool as this one does.
         """
         if max_running < 1 or token_budget < 1:
             raise InputError(
@@ -77,6 +79,7 @@ class Engine:
         self._shares_prefixes = shares_prefixes
         self.pacing = pacing or Pacing()
         self._verify = verify
+        self._rollback = rollback
         # What a comparison of two engines must hold equal, beside the model.
         self.settings: dict[str, int | bool] = {
             "max_running": max_running,
@@ -274,7 +277,7 @@ class Engine:
             count = turn.request.commit(outcome.token_ids) if outcome else 0
             emitted.append(count)
             kept.append((turn.request.kv, turn.tree, turn.path(outcome, count)))
-        rollback_trees_kv(self.pool, kept)
+        self._rollback(self.pool, kept)
         first_row = 0
         for turn, (_, tree, path) in zip(turns, kept, strict=True):
             turn.feed(capture, first_row, path)
