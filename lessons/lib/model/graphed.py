@@ -76,9 +76,14 @@ class GraphedForward:
         cost_ms = measure_staircase(run, MEASURED_LENS, repeats)
         num_bytes = {rows: trial.num_bytes(key) for rows, key in keys.items()}
         choice = choose_buckets(cost_ms, max_waste, num_bytes)
-        self.query_lens = choice.sizes
-        self._graphs = self._new_graphs(self._buckets())
+        self.use(choice.sizes)
         return choice
+
+    def use(self, query_lens: Sequence[int]) -> None:
+        """Capture these numbers of rows of a request, ascending. Recordings are dropped, and steps
+        of more rows run eagerly."""
+        self.query_lens = query_lens
+        self._graphs = self._new_graphs(self._buckets())
 
     def _new_graphs(self, buckets: list[GraphKey]) -> GraphBuckets:
         padding: dict[str, int | str] = {"slot_mapping": self._scratch_slot, "qo_indptr": LAST}
