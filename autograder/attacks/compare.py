@@ -215,8 +215,8 @@ def honest_notebook(release: NotebookNode) -> NotebookNode:
     return notebook
 
 
-def confined(course: Path) -> dict[str, Any]:
-    """Run stock nbgrader on a course inside bubblewrap; what its runner said, if it could."""
+def outer(course: Path, module: str, *arguments: str) -> list[str]:
+    """The command that runs a module in a sandbox around all of it, where it may write `course`."""
     bind = ["--ro-bind", "/", "/", "--tmpfs", "/tmp", "--tmpfs", "/var/tmp"]
     bind += ["--ro-bind", str(REPO), str(REPO), "--ro-bind", sys.prefix, sys.prefix]
     bind += ["--bind", str(course), str(INSIDE), "--proc", "/proc", "--dev", "/dev"]
@@ -228,7 +228,12 @@ def confined(course: Path) -> dict[str, Any]:
     env = {"HOME": f"{INSIDE}/home", "PATH": path, "PYTHONPATH": str(REPO), "LANG": "C.UTF-8"}
     for name, value in {**env, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}.items():
         command += ["--setenv", name, value]
-    command += ["--", sys.executable, "-B", "-m", "autograder.attacks.stock_grader", UNIT]
+    return [*command, "--", sys.executable, "-B", "-m", module, *arguments]
+
+
+def confined(course: Path) -> dict[str, Any]:
+    """Run stock nbgrader on a course inside bubblewrap; what its runner said, if it could."""
+    command = outer(course, "autograder.attacks.stock_grader", UNIT)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TOTAL_S)
         return json.loads(done.stdout.strip().splitlines()[-1])
