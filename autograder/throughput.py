@@ -3,7 +3,8 @@
 python -m autograder.throughput --json course/results/grader_throughput.json
 
 Stock nbgrader gets the lesson with plain test cells and without the cells that run the model, so
-it does less than a real lesson asks for. Ours judges outside the notebook, in sandboxes.
+it does less than a real lesson asks for. Ours judges outside the notebook, in sandboxes. A run that
+was stopped goes on with the timings it has kept.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from nbformat import NotebookNode
 
 from autograder import assignment, parallel, sample_class
 from autograder.classroom import Classroom, create_classroom, release
+from autograder.kept import Kept
 from lessons.lib.bench.ledger import environment, spread
 
 SCHEMA = "specdec-grader-throughput/1"
@@ -96,7 +98,7 @@ def run(command: list[str], cwd: Path, env: dict[str, str]) -> float:
     return seconds
 
 
-def measure(folder: Path, num: int, jobs: list[int], repeats: int) -> list[Row]:
+def measure(folder: Path, num: int, jobs: list[int], repeats: int, kept: Kept) -> list[Row]:
     """Every way of grading, one after the other, `repeats` times; the load before each run."""
     handed_in = submissions(num)
     prepare_stock(folder / "stock", handed_in)
@@ -108,14 +110,20 @@ def measure(folder: Path, num: int, jobs: list[int], repeats: int) -> list[Row]:
     rows += [{"name": f"ours, jobs {n}", "wall_s": [], "load": []} for n in jobs]
     for turn in range(repeats):
         for row, num_jobs in zip(rows, [0, *jobs], strict=True):
-            row["load"].append(round(os.getloadavg()[0], 2))
-            if num_jobs:
-                seconds = run([*ours, str(num_jobs)], assignment.ROOT, here)
-            else:
-                seconds = run(stock, folder / "stock", {})
-            row["wall_s"].append(round(seconds, 2))
+            command = [*ours, str(num_jobs)] if num_jobs else stock
+            where = (assignment.ROOT, here) if num_jobs else (folder / "stock", {})
+            key = f"{turn} {row['name']} {num}"
+            load, seconds = kept.or_now(key, lambda c=command, w=where: timed(c, *w))  # type: ignore[misc]
+            row["load"].append(load)
+            row["wall_s"].append(seconds)
             print(f"{turn + 1}/{repeats}  {row['name']:20} {seconds:6.1f} s", flush=True)
     return rows
+
+
+def timed(command: list[str], cwd: Path, env: dict[str, str]) -> tuple[float, float]:
+    """The load before a command, and the seconds that it takes."""
+    load = os.getloadavg()[0]
+    return round(load, 2), round(run(command, cwd, env), 2)
 
 
 def summary(rows: list[Row], num: int) -> list[Row]:
@@ -136,8 +144,9 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--jobs", type=int, nargs="+", default=[1, 2])
     args = parser.parse_args()
+    kept = Kept(args.json)
     with tempfile.TemporaryDirectory() as folder:
-        rows = measure(Path(folder), args.submissions, args.jobs, args.repeats)
+        rows = measure(Path(folder), args.submissions, args.jobs, args.repeats, kept)
     settings = {"submissions": args.submissions, "repeats": args.repeats, "jobs": args.jobs}
     command = f"python -m autograder.throughput --json {args.json}"
     ledger = environment(SCHEMA, "cpu", command, settings)
@@ -145,8 +154,8 @@ def main() -> int:
     if first > MAX_CALM_LOAD:
         ledger["warnings"] = [f"the machine was busy: load {first} before the first run"]
     ledger["results"] = summary(rows, args.submissions)
-    args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(f"{json.dumps(ledger, indent=1)}\n", encoding="utf-8")
+    kept.done()
     for row in ledger["results"]:
         print(
             f"{row['name']:20} {row['s_per_submission']['median']:.2f} s a submission,"

@@ -7,7 +7,7 @@ import pytest
 
 from autograder.attacks import compare, stock_course, table
 from autograder.attacks.corpus import CHECKS, EARNED_BY_PLAIN, load
-from autograder.attacks.kept import Kept
+from autograder.kept import Kept
 
 ATTACKS = {attack.id: attack for attack in load()}
 QUIET = {
@@ -102,13 +102,34 @@ def test_a_page_that_is_behind_is_brought_up_to_date_and_a_lost_mark_is_named():
 def test_a_stopped_comparison_goes_on(tmp_path):
     """What was tried is not tried again, but for an attack whose text has changed since."""
     attack, other = ATTACKS["code/abs_is_zero"], ATTACKS["code/warns"]
-    Kept(tmp_path / "part").or_now(attack, lambda a: {"points": 2.0})
-    again = Kept(tmp_path / "part")
-    assert again.or_now(attack, lambda a: pytest.fail("again")) == {"points": 2.0}
-    assert again.or_now(other, lambda a: None) is None
+    fresh, tired = FakeStock({"points": 2.0}), FakeStock(None)
+    compare.try_once(Kept(tmp_path / "out"), fresh, attack)
+    kept = Kept(tmp_path / "out")
+    assert compare.try_once(kept, tired, attack) == {"points": 2.0} and not tired.tried
+    assert compare.try_once(kept, tired, other) is None and tired.tried == [other.id]
     changed = tmp_path / "abs_is_zero.py"
     changed.write_text(f"{attack.text}\nx = 1\n")
-    assert again.or_now(dataclasses.replace(attack, path=changed), lambda a: 1) == 1
+    compare.try_once(kept, tired, dataclasses.replace(attack, path=changed))
+    assert tired.tried == [other.id, attack.id]
+
+
+class FakeStock:
+    def __init__(self, result):
+        self.result, self.tried = result, []
+
+    def attack(self, attack):
+        self.tried.append(attack.id)
+        return self.result
+
+
+def test_a_line_that_was_cut_off_does_not_count(tmp_path):
+    Kept(tmp_path / "out").or_now("a", lambda: 1)
+    part = tmp_path / "out.part"
+    part.write_text(f'{part.read_text()}["bcd')
+    kept = Kept(tmp_path / "out")
+    assert kept.or_now("a", lambda: 2) == 1
+    kept.done()
+    assert not part.exists() and Kept(tmp_path / "out").or_now("a", lambda: 2) == 2
 
 
 def test_rows_measured_again_take_their_old_places():

@@ -40,9 +40,9 @@ from autograder.attacks.corpus import (
     apply_to_notebook,
     load,
 )
-from autograder.attacks.kept import Kept
 from autograder.attacks.run import Row, run_class
 from autograder.attacks.traces import CANARY
+from autograder.kept import Kept
 from autograder.sandbox.launcher import REPO
 from autograder.sandbox.session import find_isolation, isolation_name
 
@@ -76,29 +76,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("error: stock nbgrader is attacked inside bubblewrap only", file=sys.stderr)
         return 2
     attacks = [a for a in load() if any(part in a.id for part in options.only or [""])]
-    kept = Kept(options.json.with_name(f"{options.json.name}.part"))
+    kept = Kept(options.json)
     report = compare(attacks, options.jobs, kept)
     if options.only and options.json.exists():
         report = joined(json.loads(options.json.read_text(encoding="utf-8")), report)
     options.json.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(report, indent=1, ensure_ascii=False)
     options.json.write_text(f"{text}\n", encoding="utf-8")
-    kept.file.unlink(missing_ok=True)
+    kept.done()
     return 0
 
 
 def compare(attacks: list[Attack], num_jobs: int, kept: Kept) -> dict[str, Any]:
     """Both graders on every attack, with what is needed to read the figures."""
-    kept.file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="specdec-compare-") as folder:
         stock = Stock(Path(folder) / "stock")
         plain = {kind: stock.control(kind) for kind in ("wrong", "right")}
         with ThreadPoolExecutor(num_jobs) as threads:
-            tried = threads.map(lambda attack: kept.or_now(attack, stock.attack), attacks)
+            tried = threads.map(lambda attack: try_once(kept, stock, attack), attacks)
             found = dict(zip(attacks, tried, strict=True))
         ours = {row.id: row for row in run_class(attacks, made(Path(folder) / "ours"))}
     rows = [as_row(attack, ours[attack.id], found[attack]) for attack in attacks]
     return {**about(), "plain_on_stock": plain, "rows": rows}
+
+
+def try_once(kept: Kept, stock: "Stock", attack: Attack) -> dict[str, Any] | None:
+    """An attack on stock nbgrader, unless it was made with this very text before."""
+    return kept.or_now(f"{attack.id}\n{attack.text}", lambda: stock.attack(attack))
 
 
 def joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
