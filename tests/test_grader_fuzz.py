@@ -100,6 +100,7 @@ def test_no_file_breaks_intake(data):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @settings(patient, max_examples=500)
 @given(files())
 def test_every_file_gets_a_verdict_on_each_check(data):
