@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from lessons.lib.config import SamplingParams
+from lessons.lib.draft.checkpoints import is_published, load_module
 from lessons.lib.draft.eagle3 import Eagle3Proposer
 from lessons.lib.draft.mtp_net import MtpConfig, MtpNet
 from lessons.lib.draft.net_file import load_weights, read_config, save_net
@@ -36,8 +37,11 @@ def save_mtp(net: MtpNet, path: Path, dtype: torch.dtype = torch.bfloat16) -> No
 
 
 def load_mtp(path: Path, target: LlamaModel) -> MtpNet:
-    """A module for this target, in its dtype and on its device. Raises InputError for anything that
-    does not fit, naming the tensor or the size."""
+    """A module for this target, in its dtype and on its device: of a file that `save_mtp` wrote, or
+    of a folder that others published, which may be the target's own. Raises InputError for anything
+    that does not fit, naming the tensor or the size."""
+    if is_published(path):
+        return load_module(path, target)
     net = MtpNet(MtpConfig(**read_config(path)), target)
     load_weights(net, path)
     return net.to(target.device, target.dtype).requires_grad_(False)

@@ -3,7 +3,7 @@
 Two norms, a projection of [embedding; hidden] to one row, one whole decoder block. Embedding and
 head are the target's, by reference. Names of weights are those of Qwen3-Next's `mtp.*`, and so is
 the choice of the state that is passed on: the one behind the final norm, of the target as of the
-module itself (DeepSeek passes its own on from before the norm).
+module itself (DeepSeek passes its own on from before the norm, see `norm_output`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,15 @@ from lessons.lib.model.llama import LlamaModel
 
 @dataclass(frozen=True)
 class MtpConfig:
-    """body: sizes of the block, one layer; num_target_layers tells the target it reads."""
+    """body: sizes of the block, one layer; num_target_layers tells the target it reads.
+
+    norm_output: the next row gets this row's output after the final norm, which the head reads;
+    where it is not so (DeepSeek) it gets it from before.
+    """
 
     body: ModelConfig
     num_target_layers: int
+    norm_output: bool = True
 
     def __post_init__(self) -> None:
         if self.body.num_layers != 1:
@@ -110,12 +115,17 @@ class MtpNet(nn.Module):
         return rows, attention.query(normed, *turn), *attention.key_value(normed, *turn)
 
     def finish(self, rows: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
-        """As in `OneLayerNet`; the state passed on is the one that the head reads."""
-        return self.norm(self._block.finish(rows, mixed))
+        """As in `OneLayerNet`."""
+        rows = self._block.finish(rows, mixed)
+        return self.norm(rows) if self.config.norm_output else rows
+
+    def head_input(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Output rows as the head wants them: after the final norm."""
+        return hidden if self.config.norm_output else self.norm(hidden)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Output rows [n, hidden] -> logits [n, vocab]."""
-        return F.linear(hidden, self.head)
+        return F.linear(self.head_input(hidden), self.head)
 
     def target_logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """The same: no token is left out."""
@@ -123,7 +133,7 @@ class MtpNet(nn.Module):
 
     def top_k(self, hidden: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """(log_probs, target ids) [n, count] of the likeliest tokens behind output rows."""
-        return draft_topk(hidden, self.head, self.d2t, count)
+        return draft_topk(self.head_input(hidden), self.head, self.d2t, count)
 
     def start_from(self, model: LlamaModel) -> None:
         """The target's last layer and final norm, and a projection that passes both halves on."""

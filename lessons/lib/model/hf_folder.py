@@ -98,6 +98,8 @@ def read_tensors(
                     continue  # some exporters write the tied matrix twice
                 locations[name] = path
                 shapes[name] = tuple(file.get_slice(name).get_shape())
+    _leave_out_mtp(shapes, config)
+    locations = {name: path for name, path in locations.items() if name in shapes}
     check_tensors(shapes, config, str(folder))
     tensors: dict[str, torch.Tensor] = {}
     for path in sorted(set(locations.values())):
@@ -106,6 +108,17 @@ def read_tensors(
                 if location == path:
                     tensors[name] = file.get_tensor(name).to(dtype)
     return tensors
+
+
+def _leave_out_mtp(shapes: dict[str, tuple[int, ...]], config: ModelConfig) -> None:
+    """Modules for multi-token prediction are no part of the target: `draft.checkpoints` reads them.
+    DeepSeek counts its own as one layer more, which no other model has a projection in."""
+    behind = f"model.layers.{config.num_layers}."
+    prefixes = ["mtp.", "model.mtp_layers."]
+    if f"{behind}eh_proj.weight" in shapes:
+        prefixes.append(behind)
+    for name in [name for name in shapes if name.startswith(tuple(prefixes))]:
+        del shapes[name]
 
 
 def weight_files(folder: Path) -> list[Path]:

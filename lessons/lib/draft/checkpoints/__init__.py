@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from kernels.runtime import InputError
-from lessons.lib.draft.checkpoints import block, eagle3
+from lessons.lib.draft.checkpoints import block, eagle3, mtp
 from lessons.lib.draft.checkpoints.folder import Checkpoint
 from lessons.lib.draft.dflash_net import DFlashNet
 from lessons.lib.draft.dspark_net import DSparkNet
 from lessons.lib.draft.eagle3_net import Eagle3Net
+from lessons.lib.draft.mtp_net import MtpNet
 from lessons.lib.model.llama import LlamaModel
 
-DraftNet = Eagle3Net | DFlashNet
+DraftNet = Eagle3Net | DFlashNet | MtpNet
 Reader = Callable[[Checkpoint, LlamaModel], DraftNet]
 Kind = TypeVar("Kind", Eagle3Net, DFlashNet, DSparkNet)
-_METHODS = {Eagle3Net: "eagle3", DFlashNet: "dflash", DSparkNet: "dspark"}
+_METHODS = {Eagle3Net: "eagle3", DFlashNet: "dflash", DSparkNet: "dspark", MtpNet: "mtp"}
 
 _BY_ARCHITECTURE: dict[str, Reader] = {
     "LlamaForCausalLMEagle3": eagle3.read_authors,
@@ -38,6 +39,7 @@ _SPECULATORS: dict[str, Reader] = {
     "eagle3": eagle3.read_speculators,
     "dflash": block.read_speculators,
     "dspark": block.read_speculators,
+    "mtp": mtp.read_mtp,
 }
 
 
@@ -55,6 +57,11 @@ def load_as(kind: type[Kind], folder: Path, model: LlamaModel) -> Kind:
             f"{folder}: holds a drafter for the method {_METHODS[type(net)]}, not {_METHODS[kind]}"
         )
     return net
+
+
+def load_module(folder: Path, model: LlamaModel) -> MtpNet:
+    """The MTP module of a folder, which may be a whole model: that says nothing of its modules."""
+    return mtp.read_mtp(Checkpoint.open(folder), model)
 
 
 def load_draft(folder: Path, model: LlamaModel) -> DraftNet:

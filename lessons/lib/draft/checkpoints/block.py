@@ -105,7 +105,7 @@ def _read(
             raise checkpoint.fail(f"{key} is missing, at the top and in dflash_config")
     body = replace(read_sizes(checkpoint, sizes, model.config), has_qk_norm=True)
     tensors = checkpoint.tensors()
-    drop_copies(tensors, model, ["embed_tokens.weight", "lm_head.weight"])
+    drop_copies(tensors, model)
     with checkpoint.naming():
         common: dict[str, Any] = {
             "feature_layers": layers,

@@ -62,7 +62,7 @@ def _read(
     if body.num_layers != 1:
         raise checkpoint.fail(f"{body.num_layers} draft layers; an EAGLE-3 drafter here has one")
     tensors = checkpoint.tensors()
-    drop_copies(tensors, model, ["embed_tokens.weight"])
+    drop_copies(tensors, model, head=None)
     with checkpoint.naming():
         net_config = Eagle3Config(
             body,

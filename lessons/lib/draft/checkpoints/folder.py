@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from lessons.lib.model.hf_folder import open_safetensors, read_json, weight_file
 from lessons.lib.model.llama import LlamaModel
 
 Tensors = dict[str, torch.Tensor]
+EMBEDDING, LM_HEAD = "embed_tokens.weight", "lm_head.weight"
 # Written by some trainers and of no use in drafting: the verifier's own weights.
 _TRAINING_ONLY = ("verifier_lm_head.weight", "verifier_norm.weight")
 
@@ -50,6 +51,14 @@ class Checkpoint:
         names = self._pickled(pickled) if is_pickle_only else self._safetensors(wanted)
         return {k: t for k, t in names.items() if wanted(k) and k not in _TRAINING_ONLY}
 
+    def names(self) -> set[str]:
+        """Of all tensors in safetensors files; nothing of them is read."""
+        found: set[str] = set()
+        for path in weight_files(self.folder):
+            with open_safetensors(path) as file:
+                found |= set(file.keys())
+        return found
+
     def _safetensors(self, wanted: Callable[[str], bool]) -> Tensors:
         found: Tensors = {}
         for path in weight_files(self.folder):
@@ -75,15 +84,17 @@ class Checkpoint:
             raise self.fail(str(error)) from error
 
 
-def drop_copies(tensors: Tensors, model: LlamaModel, names: Sequence[str]) -> None:
-    """Forget those of `names` that repeat the target's embedding or head bit for bit: trainers that
-    freeze them save them all the same, and at 8B they are a gigabyte each."""
-    own = {"embed_tokens.weight": model.embedding, "lm_head.weight": model.lm_head}
-    for name in names:
-        tensor = tensors.get(name)
-        is_same_shape = tensor is not None and tensor.shape == own[name].shape
-        if is_same_shape and torch.equal(tensors[name].to(model.dtype), own[name].cpu()):
-            del tensors[name]
+def drop_copies(
+    tensors: Tensors, model: LlamaModel, embedding: str = EMBEDDING, head: str | None = LM_HEAD
+) -> None:
+    """Forget the tensors of these names where they repeat the target's embedding and head bit for
+    bit: trainers that freeze them save them all the same, and at 8B they are a gigabyte each."""
+    for name, own in ((embedding, model.embedding), (head, model.lm_head)):
+        tensor = tensors.get(name or "")
+        if tensor is None or tensor.shape != own.shape:
+            continue
+        if torch.equal(tensor.to(model.dtype), own.cpu()):
+            del tensors[name or ""]
 
 
 def settle_vocabulary(tensors: Tensors, vocab: int, draft_vocab: int, source: str) -> None:
