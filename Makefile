@@ -19,7 +19,7 @@ READY := $(VENV)/.ready
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help course test lab release autograde feedback report export formgrader render check-sources lint doctor clean
+.PHONY: help course test lab kit units release autograde feedback report export formgrader render check-sources lint doctor clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,8 +37,14 @@ course: $(READY) ## install, build the assignments, grade a sample class, render
 test: $(READY) ## run the tests (ARGS='-m slow' for the long ones)
 	$(PY) -m pytest $(ARGS)
 
-lab: $(READY) ## open the student's copy in JupyterLab
+lab: $(READY) ## open the student's copies in JupyterLab, with a start page
 	$(PY) -m autograder lab $(ARGS)
+
+kit: $(READY) ## build the zip that a student receives (ARGS='--lang zh')
+	$(PY) -m autograder kit $(ARGS)
+
+units: $(READY) ## a table: what every unit has, and whether it holds (ARGS=--live: with the model)
+	$(PY) -m autograder units $(ARGS)
 
 release: $(READY) ## build source/ and release/ of CLASSROOM
 	$(PY) -m autograder release $(ARGS)

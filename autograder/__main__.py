@@ -6,6 +6,7 @@ import sys
 VERBS = {
     "course": ("autograder.sample_class", "grade a sample class and render the site"),
     "lab": ("autograder.lab", "open the student's copy of a lesson in JupyterLab"),
+    "kit": ("autograder.kit", "build the zip that a student receives"),
     "release": ("autograder.classroom", "build source/ and release/ of the classroom"),
     "autograde": ("autograder.classroom", "grade what lies in the classroom's submitted/"),
     "feedback": ("autograder.classroom", "write the classroom's feedback/"),
@@ -13,6 +14,7 @@ VERBS = {
     "export": ("autograder.export", "write the points as CSV, for nbgrader or for Canvas"),
     "formgrader": ("autograder.lab", "grade the written answers in the browser"),
     "grade": ("autograder.grade", "judge one notebook, without any gradebook"),
+    "units": ("autograder.unit_table", "a table: what every unit has, and whether it holds"),
     "selfcheck": ("autograder.selfcheck", "try every mutant and every attack on this grader"),
     "doctor": ("autograder.doctor", "say what this machine has and what is missing"),
 }

@@ -1,6 +1,8 @@
-"""`lab` opens the student's copy of a lesson in JupyterLab, `formgrader` a classroom.
+"""`lab` opens the student's copies in JupyterLab, `formgrader` a classroom.
 
     python -m autograder lab [UNIT] [--port 8890] [--no-browser …]
+
+Without a UNIT a start page opens that lists all units and the student's progress.
 
 Options this module does not know go to JupyterLab as they are; those with a value need the `=`.
 """
@@ -17,6 +19,7 @@ from autograder.assignment import ROOT, build_release, units
 from autograder.classroom import chosen_units, open_classroom
 from autograder.nbgrader_config import STUDENT_CONFIG, write_config
 from autograder.seed import classroom_dir
+from lessons.lib.start_page import write_start_page
 
 STUDENT = ROOT / "build" / "student"
 
@@ -72,14 +75,20 @@ def main(argv: list[str]) -> int:
         classroom = open_classroom(classroom_dir())
         write_config(classroom.path)
         start_lab(classroom.path, ["--LabApp.default_url=/formgrader", *options])
-    parser.add_argument("unit", nargs="?", help="such as lesson08; default: the newest")
+    parser.add_argument("unit", nargs="?", help="such as lesson08; default: the start page")
     parser.add_argument("--folder", type=Path, default=STUDENT, help="default: build/student")
     args, options = parser.parse_known_args(argv[1:])
     options += server_options(args)
-    unit = chosen_units(units(), args.unit, "lessons/")[-1]
-    path, is_new = student_copy(unit, os.environ.get("COURSE_LANG") or "en", args.folder)
-    if is_new:
-        print(f"your copy: {path}")
-    else:
-        print(f"your copy is kept as it is: {path} (to start afresh, move it away)")
-    start_lab(path.parent, [f"--LabApp.default_url=/lab/tree/{path.name}", *options])
+    lang, known = os.environ.get("COURSE_LANG") or "en", units()
+    for unit in chosen_units(known, args.unit, "lessons/"):
+        path, is_new = student_copy(unit, lang, args.folder)
+        if is_new:
+            print(f"your copy: {path}")
+        else:
+            print(f"your copy is kept as it is: {path} (to start afresh, move it away)")
+    if args.unit:
+        return start_lab(path.parent, [f"--LabApp.default_url=/lab/tree/{path.name}", *options])
+    # Validate reads the configuration of the folder that the server was started in.
+    (args.folder / "nbgrader_config.py").write_text(STUDENT_CONFIG, encoding="utf-8")
+    page = write_start_page(args.folder, lang)
+    return start_lab(args.folder, [f"--LabApp.default_url=/lab/tree/{page.name}", *options])

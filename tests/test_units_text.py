@@ -10,13 +10,12 @@ from unit_kit import (
     UNITS,
     blocks,
     lesson,
-    num_words,
-    prose,
     section,
 )
 
 from course.render.qmd import Cell
 from course.render.source_map import DEFAULT_MAP, load
+from course.render.words import num_han, num_words, prose
 
 URL = re.compile(r"\]\((https?://[^)\s]+)\)")
 LINE_RANGE = re.compile(r"\b(\d{2,4})–(\d{2,4})\b(?! ?%)")
@@ -53,9 +52,9 @@ def test_both_languages_cite_the_same_sources_and_name_the_same_symbols(unit):
 
 @formed
 def test_the_length_is_that_of_one_unit(unit):
-    assert 1500 <= num_words(unit) <= 2500, num_words(unit)
-    han = re.findall(r"[\u4e00-\u9fff]", prose(lesson(unit, "zh")))
-    assert len(han) >= num_words(unit), len(han)
+    words = num_words(lesson(unit))
+    assert 1500 <= words <= 2500, words
+    assert num_han(lesson(unit, "zh")) >= words
 
 
 @units

@@ -3,14 +3,14 @@
 import contextlib
 import functools
 import io
-import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from autograder import assignment, judge
-from course.render.qmd import Answer, Cell, Document, Markdown, parse
+from course.render.qmd import Answer, Cell, Document, parse
+from course.render.words import prose
 
 ROOT = Path(__file__).parents[1]
 UNITS = judge.units()
@@ -41,18 +41,6 @@ def blocks(document: Document) -> list[Cell | Answer]:
 
 def cells(unit: str, role: str) -> list[Cell]:
     return [cell for cell in lesson(unit).cells if cell.role == role]
-
-
-def prose(document: Document) -> str:
-    """The markdown without diagrams."""
-    text = "".join(b.text for b in document.blocks if isinstance(b, Markdown))
-    return re.sub(r"(?ms)^```\{mermaid\}.*?^```$", "", text)
-
-
-def num_words(unit: str) -> int:
-    """English words of the lesson's prose: addresses, diagrams and code cells do not count."""
-    text = re.sub(r"\]\([^)]*\)", "]", prose(lesson(unit)))
-    return len(re.findall(r"[A-Za-z0-9][\w.'’–-]*", text))
 
 
 def section(document: Document, *headings: str) -> str:

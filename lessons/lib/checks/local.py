@@ -37,6 +37,12 @@ class LocalStudent:
             return Outcome("missing")
         return _value(self.namespace[name], ())
 
+    def pause(self) -> None:
+        """Nothing to stop: this is the only process."""
+
+    def resume(self) -> None:
+        """See `pause`."""
+
 
 def _value(value: Any, args: tuple[Any, ...]) -> Outcome:
     try:

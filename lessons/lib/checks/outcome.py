@@ -58,3 +58,11 @@ class Student(Protocol):
     def get(self, name: str) -> Outcome:
         """The plain value of a name."""
         ...
+
+    def pause(self) -> None:
+        """Stop the student's process where it has one of its own, so that others can be timed."""
+        ...
+
+    def resume(self) -> None:
+        """Let it go on."""
+        ...
