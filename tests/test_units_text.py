@@ -7,13 +7,14 @@ import pytest
 from unit_kit import (
     FORMED,
     LANGUAGES,
+    ROOT,
     UNITS,
     blocks,
     lesson,
     section,
 )
 
-from course.render.qmd import Cell
+from course.render.qmd import Cell, parse
 from course.render.source_map import DEFAULT_MAP, load
 from course.render.words import num_han, num_words, prose
 
@@ -73,20 +74,30 @@ def test_permalinks_use_the_pinned_commits(unit, lang):
     assert set(found) <= PINNED
 
 
+def unmapped_ranges(document):
+    """Line ranges that no row of the source map has under a name of their line of text."""
+    rows, found = load(DEFAULT_MAP).concepts, []
+    for line in prose(document).splitlines():
+        for first, last in LINE_RANGE.findall(line):
+            names = [
+                (f"{row.symbol.rsplit('.', 1)[-1]}`", row.path.split("/", 1)[1])
+                for row in rows
+                if row.lines == (int(first), int(last))
+            ]
+            if not any(s in line or path.removeprefix("srt/") in line for s, path in names):
+                found.append(f"{first}–{last} in: {line}")
+    return found
+
+
 @units
 def test_every_line_range_is_in_the_source_map(unit):
     """A line of the text that gives a range names its object, by symbol or by file."""
-    rows = load(DEFAULT_MAP).concepts
-    for line in prose(lesson(unit)).splitlines():
-        for first, last in LINE_RANGE.findall(line):
-            found = [row for row in rows if row.lines == (int(first), int(last))]
-            named = [
-                row
-                for row in found
-                if f"{row.symbol.rsplit('.', 1)[-1]}`" in line
-                or row.path.split("/", 1)[1].removeprefix("srt/") in line
-            ]
-            assert named, f"{first}–{last} is not in the map under a name of this line: {line}"
+    assert not unmapped_ranges(lesson(unit))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "course").glob("*.qmd")), ids=lambda p: p.name)
+def test_every_line_range_of_a_course_page_is_in_the_source_map(path):
+    assert not unmapped_ranges(parse(path))
 
 
 @units
