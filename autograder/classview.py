@@ -48,6 +48,21 @@ def failures(lines: list[Outcome]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["students", "check", "verdict", "reason"])
 
 
+def by_hint(lines: list[Outcome]) -> pd.DataFrame:
+    """Where in the lesson the class got stuck: students by hint, with the commonest reason."""
+    reasons: dict[str, Counter[str]] = defaultdict(Counter)
+    students: dict[str, set[str]] = defaultdict(set)
+    for line in lines:
+        for mark in line.marks:
+            if mark.verdict in ("fail", "invalid"):
+                hint = mark.hint or mark.id
+                students[hint].add(line.student)
+                reasons[hint][LINE.sub("", mark.reason)] += 1
+    ranked = sorted(students, key=lambda hint: (-len(students[hint]), hint))
+    rows = [[len(students[h]), h, reasons[h].most_common(1)[0][0]] for h in ranked]
+    return pd.DataFrame(rows, columns=["students", "hint", "commonest reason"])
+
+
 def waiting(lines: list[Outcome]) -> pd.DataFrame:
     """What is awaited, by how many, and who they are; the most awaited first."""
     names: dict[str, list[str]] = defaultdict(list)

@@ -7,13 +7,14 @@ import functools
 import importlib
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from nbformat import NotebookNode
 
-from autograder import intake
+from autograder import hints, intake
 from autograder.checks import figures as live_figures
 from autograder.checks.figures import Figures
 from autograder.checks.graded import Graded
@@ -21,7 +22,7 @@ from autograder.sandbox.launcher import Limits, SandboxError
 from autograder.sandbox.session import Cell, Sandbox, isolation_name
 from autograder.verdict import Judgement, Verdict
 from course.render.document import unit_order
-from lessons.lib.checks.asking import Rejected, inputs_of
+from lessons.lib.checks.asking import Passed, Rejected, inputs_of
 
 CHECKS = Path(__file__).parent / "checks"
 UNIT = re.compile(r"lesson\d\d|lab\d\d[a-z]")
@@ -55,7 +56,8 @@ def judge(
         broken = _run(box, cells_to_run(cleaned, release))
         verdicts = run_checks(box, unit, release, seed, figures, broken)
         name = isolation_name(box.isolation)
-    verdicts += map(manual_verdict, written_answers(cleaned), written_answers(release))
+    written = map(manual_verdict, written_answers(cleaned), written_answers(release))
+    verdicts += [replace(v, hint=hints.fitting(v, release)) for v in written]
     return Judgement(unit, name, tuple(verdicts), tuple(messages))
 
 
@@ -80,7 +82,8 @@ def run_checks(
             continue
         graded = Graded(box, inputs_of(seed, unit, check_id), figures=figures)
         run = functools.partial(check, graded)
-        verdicts.append(_verdict(check_id, points_of(release, check_id), run, broken))
+        verdict = _verdict(check_id, points_of(release, check_id), run, broken)
+        verdicts.append(replace(verdict, hint=hints.fitting(verdict, release)))
     return verdicts
 
 
@@ -162,16 +165,18 @@ def _run(box: Sandbox, cells: list[Cell]) -> str:
 def _verdict(check_id: str, points: float, run: Callable[[], str], broken: str) -> Verdict:
     """A check's outcome as a verdict. A failing sandbox is never the student's zero."""
     if broken:
-        return Verdict(check_id, 0.0, points, "not_measured", broken)
+        return Verdict(check_id, 0.0, points, "not_measured", broken, hints.NOT_MEASURED)
     try:
         reason = run()
     except Rejected as rejected:
-        earned = rejected.points * points
-        return Verdict(check_id, earned, points, rejected.verdict, rejected.reason)
+        hint = rejected.hint or (hints.NOT_MEASURED if rejected.verdict == "not_measured" else "")
+        earned, told = rejected.points * points, rejected.reason
+        return Verdict(check_id, earned, points, rejected.verdict, told, hint, rejected.values)
     except SandboxError as error:
         reason = f"the grader's sandbox failed: {error}; grade this notebook again"
-        return Verdict(check_id, 0.0, points, "not_measured", reason)
-    return Verdict(check_id, points, points, "pass", reason)
+        return Verdict(check_id, 0.0, points, "not_measured", reason, hints.NOT_MEASURED)
+    values = reason.values if isinstance(reason, Passed) else {}
+    return Verdict(check_id, points, points, "pass", str(reason), values=values)
 
 
 def points_of(release: NotebookNode, check_id: str) -> float:
@@ -196,5 +201,5 @@ def manual_verdict(answer: NotebookNode, blank: NotebookNode) -> Verdict:
     name, points = intake.grade_id(answer), float(blank.metadata.nbgrader.points)
     text = intake.normal(answer.source)
     if not text or text == intake.normal(blank.source):
-        return Verdict(name, 0.0, points, "fail", NOT_WRITTEN)
-    return Verdict(name, 0.0, points, "not_measured", WRITTEN)
+        return Verdict(name, 0.0, points, "fail", NOT_WRITTEN, hints.WRITTEN)
+    return Verdict(name, 0.0, points, "not_measured", WRITTEN, hints.WRITTEN)

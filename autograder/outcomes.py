@@ -27,6 +27,7 @@ def read_marks(gradebook: Gradebook, unit: str, student: str, verdicts: dict) ->
             grade.manual_score is not None,
             comments.get(grade.name, ""),
             checks.get(grade.name, {}).get("reason", ""),
+            checks.get(grade.name, {}).get("hint", ""),
         )
         for grade in submission.grades
     ]

@@ -26,6 +26,7 @@ class Mark:
     by_person: bool = False
     comment: str = ""
     reason: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True)

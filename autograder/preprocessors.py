@@ -22,7 +22,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 from traitlets import Dict
 from traitlets.config import LoggingConfigurable
 
-from autograder import decisions, rubric
+from autograder import decisions, hints, rubric
 from autograder.assignment import answers_path, read_answers
 from autograder.intake import clean
 from autograder.judge import judge
@@ -86,7 +86,8 @@ class JudgeCells(NbGraderPreprocessor):
         for cell in nb.cells:
             if utils.is_grade(cell) and cell.cell_type == "code":
                 verdict = verdicts.get(cell.metadata["nbgrader"]["grade_id"])
-                cell.outputs = [] if verdict is None else [verdict_output(verdict)]
+                lang = nb.metadata.get("course", {}).get("lang", "en")
+                cell.outputs = [] if verdict is None else [verdict_output(verdict, lang)]
         resources["course_verdicts"] = verdicts
         resources.setdefault("outputs", {})[VERDICTS_FILE] = verdicts_json(
             judgement, nb.metadata.get("course", {}).get("messages", [])
@@ -94,7 +95,7 @@ class JudgeCells(NbGraderPreprocessor):
         return nb, resources
 
 
-def verdict_output(verdict: Verdict) -> NotebookNode:
+def verdict_output(verdict: Verdict, lang: str) -> NotebookNode:
     """A verdict as a cell output; the reason may quote a student's value, so it is escaped."""
     name = verdict.verdict.replace("_", " ")
     points = (
@@ -102,7 +103,8 @@ def verdict_output(verdict: Verdict) -> NotebookNode:
     )
     data = {
         "text/plain": f"{name} ({points}): {verdict.reason}",
-        "text/markdown": f"**{name}** ({points}): {quoted(verdict.reason)}",
+        "text/markdown": f"**{name}** ({points}): {quoted(verdict.reason)}"
+        f"{hints.link(verdict, lang)}",
     }
     return new_output("display_data", data)
 

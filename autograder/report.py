@@ -62,7 +62,8 @@ def section(unit: str, lines: list[Outcome], frame: pd.DataFrame) -> str:
         picture = classview.plot(counts, totals, max_total)
         caption = "How each check went, and the points of those who wait for nothing."
         parts.append(f"<figure>{picture}<figcaption>{caption}</figcaption></figure>")
-    parts += ["<h3>Commonest failures</h3>", as_html(classview.failures(lines))]
+    parts += ["<h3>Commonest failures by hint</h3>", as_html(classview.by_hint(lines))]
+    parts += ["<h3>Commonest failures by reason</h3>", as_html(classview.failures(lines))]
     parts += ["<h3>Who waits for what</h3>", as_html(classview.waiting(lines))]
     parts += ["<h3>Students</h3>", as_html(frame.drop(columns="unit"))]
     return "\n".join(parts)

@@ -163,7 +163,7 @@ class Race:
         except Stopped as stopped:
             decision = stopped.decision
         machine = {"before": before, "after": self.state()}
-        values = {**figures(pairs, self.rules), **decision.values, "machine": machine}
+        values = {**record(pairs, self.rules), **decision.values, "machine": machine}
         return Decision(decision.verdict, decision.reason, decision.hint, values)
 
     def pair(self, rng: random.Random) -> Pair:
@@ -182,7 +182,7 @@ class Race:
                 with self._alone(self.baseline, self.student):
                     is_right = self.trial.forgive(task, answer.value)
                 if not is_right:
-                    raise Stopped(Decision("fail", problem, "speed-output"))
+                    raise Stopped(Decision("fail", problem, "hint-speed-output"))
             return Pair(baseline, student, task.floor_ms, task.least_share)
 
     @contextlib.contextmanager
@@ -210,20 +210,20 @@ def decide(pairs: Sequence[Pair], rules: Rules) -> Decision:
     """The verdict on the pairs measured so far: first whether the times can be true at all."""
     reason = too_fast(pairs)
     if reason:
-        return Decision("invalid", reason, "speed-too-fast")
+        return Decision("invalid", reason, "hint-speed-times")
     reason = clocks_disagree(pairs)
     if reason:
-        return Decision("invalid", reason, "speed-clocks")
+        return Decision("invalid", reason, "hint-speed-times")
     found = interval_of(pairs, rules)
     told = f"{found.estimate:.2f} times as fast as the baseline [{found.low:.2f}, {found.high:.2f}]"
     if found.low > rules.bar:
         return Decision("pass", told)
     if found.high < rules.bar:
-        return Decision("fail", f"{told}, not {rules.bar:g} times", "speed-bar")
+        return Decision("fail", f"{told}, not {rules.bar:g} times", "hint-speed-bar")
     return Decision(
         "inconclusive",
         f"{told} in {len(pairs)} pairs: too noisy to tell whether that is above {rules.bar:g}",
-        "speed-noise",
+        "hint-speed-noise",
     )
 
 
@@ -273,19 +273,21 @@ def clocks_disagree(pairs: Sequence[Pair]) -> str:
 def lost_student(outcome: Outcome, baseline_ms: float, call_s: float) -> Decision:
     """The student's call gave no value. A machine on which nothing is quick proves nothing."""
     if outcome.kind == "timeout" and baseline_ms > call_s * 1e3 / 10:
-        return Decision("inconclusive", "this machine is too slow to time anything", "speed-noise")
+        return Decision(
+            "inconclusive", "this machine is too slow to time anything", "hint-speed-noise"
+        )
     if outcome.is_lost:
-        return Decision("invalid", f"the timed call {outcome.detail}", "lost")
-    return Decision("fail", "the timed call did not return a value", "speed-output")
+        return Decision("invalid", f"the timed call {outcome.detail}", "hint-run")
+    return Decision("fail", "the timed call did not return a value", "hint-speed-output")
 
 
 def lost_baseline(outcome: Outcome) -> Decision:
     """Our own side gave no value: nobody's fault but ours or the machine's."""
     why = outcome.detail or outcome.error_type or outcome.kind
-    return Decision("not_measured", f"the baseline could not be timed: {why}", "not-measured")
+    return Decision("not_measured", f"the baseline could not be timed: {why}", "hint-not-measured")
 
 
-def figures(pairs: Sequence[Pair], rules: Rules) -> dict[str, Any]:
+def record(pairs: Sequence[Pair], rules: Rules) -> dict[str, Any]:
     """What is kept with the verdict."""
     kept: dict[str, Any] = {"bar": rules.bar, "pairs": len(pairs)}
     if len(pairs) >= rules.pairs:

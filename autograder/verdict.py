@@ -14,7 +14,9 @@ class Verdict:
 
     `points` lie in [0, `max`]. Only pass, fail and invalid are scores; inconclusive and
     not_measured ask for a person and must never be shown as zero or as full marks.
-    `reason` is one sentence that a student can act on.
+    `reason` is one sentence that a student can act on. `hint` is the anchor of the lesson to read,
+    the same in every language; there is one unless the check is passed. `values` are the figures
+    that mattered, as plain data; none of a hidden input.
     """
 
     id: str
@@ -22,6 +24,8 @@ class Verdict:
     max: float
     verdict: VerdictName
     reason: str
+    hint: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
@@ -43,6 +47,8 @@ class Verdict:
             "max": self.max,
             "verdict": self.verdict,
             "reason": self.reason,
+            "hint": self.hint,
+            "values": self.values,
         }
 
 

@@ -1,5 +1,6 @@
 """The trusted side: the grader's own model, its inputs, the source map, the measured figures."""
 
+import dataclasses
 import random
 
 import pytest
@@ -145,6 +146,16 @@ def test_figures_are_measured_once_a_day_machine_and_engine(tmp_path, monkeypatc
         assert figures.measured(cache) == FIGURES
     assert len(calls) == 5
     assert [path.name for path in cache.parent.iterdir()] == ["figures.json"]
+
+
+def test_races_can_be_turned_off(tmp_path, monkeypatch):
+    racing = dataclasses.replace(FIGURES, can_race=True)
+    monkeypatch.setattr(figures, "_measure", lambda: racing)
+    assert figures.measured(tmp_path / "f.json").can_race
+    monkeypatch.setenv("GRADER_RACE", "no")
+    assert figures.measured(tmp_path / "f.json") == FIGURES
+    monkeypatch.delenv("GRADER_RACE")
+    assert figures.measured(tmp_path / "f.json").can_race
 
 
 def test_live_cases_differ_by_seed_and_have_a_clear_answer():

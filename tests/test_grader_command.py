@@ -33,7 +33,10 @@ def test_json_has_exactly_the_documented_shape(files, capsys):
         *("main", "boundary", "source_map", "live", "q1", "q2", "q3")
     ]
     assert [c["max"] for c in result["checks"]] == [2, 1, 1, 0, 2, 2, 2]
-    assert all(set(c) == {"id", "points", "max", "verdict", "reason"} for c in result["checks"])
+    shape = ["id", "points", "max", "verdict", "reason", "hint", "values"]
+    assert all(list(c) == shape for c in result["checks"])
+    assert all(bool(c["hint"]) == (c["verdict"] != "pass") for c in result["checks"])
+    assert result["checks"][3]["values"]["speedup"] > result["checks"][3]["values"]["bar"]
 
 
 def test_the_table_shows_every_check_and_the_repairs(files, capsys):

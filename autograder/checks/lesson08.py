@@ -8,10 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from autograder.checks import cost_model, source_map
+from autograder.checks import cost_model, race, source_map
 from autograder.checks.figures import FiguresError
 from autograder.checks.graded import Graded
 from lessons.lib.checks.asking import (
+    Passed,
     Question,
     Rejected,
     a_type,
@@ -62,14 +63,14 @@ def check_main(submission: Graded) -> str:
     rates = [cost_model.random_rates(rng, length) for length in lengths]
     problem = cost_model.diagnose([(r, hidden.number(TOKENS, r)) for r in rates])
     if problem:
-        raise Rejected(f"{TOKENS}: {problem}")
+        raise Rejected(f"{TOKENS}: {problem}", hint="hint-survival")
     if abs(example - EXAMPLE_TOKENS) >= 1e-12:
         raise Rejected(f"{TOKENS}({EXAMPLE_RATES}) gave {example!r}, not {EXAMPLE_TOKENS}")
     tables = cost_model.random_tables(rng)
     choices = [as_choice(hidden.call(CHOOSE, *table.arguments)) for table in tables]
     problem = cost_model.diagnose_choices(list(zip(tables, choices, strict=True)))
     if problem:
-        raise Rejected(f"{CHOOSE}: {problem}")
+        raise Rejected(f"{CHOOSE}: {problem}", hint="hint-choice")
     if chosen[0] != "block" or not chosen[1] > 1.0 or chosen_when_fast[0] != "baseline":
         raise Rejected(f"{CHOOSE} does not pass the lesson's own assertions")
     return "right on the lesson's example and on hidden inputs"
@@ -229,7 +230,10 @@ def check_source_map(submission: Graded) -> str:
 
 
 def check_live(submission: Graded) -> str:
-    """The student's choice on figures that the grader has measured on its own engine."""
+    """The student's choice on figures that the grader has measured, then the race by that choice.
+
+    The race is only for a choice that is right: what it measures then is worth a machine's time.
+    """
     ask = submission.ask(COST_CELL)
     ask.call(CHOOSE, [], 1.0, 1.0)  # measuring takes a while: not for a function that cannot answer
     try:
@@ -242,10 +246,13 @@ def check_live(submission: Graded) -> str:
         if got[0] != expected[0] or not is_close(got[1], expected[1]):
             raise Rejected(
                 f"on the methods measured on {figures.device}, {CHOOSE} does not make the choice"
-                " that the cost model makes"
+                " that the cost model makes",
+                hint="hint-choice",
             )
     name, speedup = figures.best()
-    return f"measured on {figures.device}: chooses {name}, predicted speedup {speedup:.2f}"
+    told = f"measured on {figures.device}: chooses {name}, predicted speedup {speedup:.2f}"
+    decision = race.require_speedup(submission.student, figures, submission.rng)
+    return Passed.with_values(f"{told}; {decision.reason}", decision.values)
 
 
 CHECKS: dict[str, Callable[[Graded], str]] = {

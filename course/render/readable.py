@@ -2,7 +2,8 @@
 
 Callouts become blockquotes, or <details> where they collapse; other `:::` lines go; diagrams become
 plain ```mermaid fences, which JupyterLab draws; links to other .qmd files become plain text;
-attributes in braces go; figures and references to them get their numbers.
+attributes in braces go, but a heading's `hint-` id stays as an anchor before it; figures and
+references to them get their numbers.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ ATTRIBUTES = r"\{(?:[#.][\w-]|[\w-]+=)[^{}]*\}"
 SPAN = re.compile(rf"(?<!!)\[([^\[\]]+)\]{ATTRIBUTES}")
 TRAILING_ATTRIBUTES = re.compile(rf"(?<=[\])`]){ATTRIBUTES}")
 HEADING = re.compile(rf"^(#+)\s+(.*?)\s*(?:{ATTRIBUTES})?\s*$")
+HINT_ID = re.compile(r"\{#(hint-[\w-]+)\}\s*$")
 PAGE_LINK = re.compile(r"(?<!!)\[([^\[\]]*)\]\([^()\s]*\.qmd(?:#[^()\s]*)?\)")
 IMAGE = re.compile(rf"^(\s*!\[(.*)\]\([^()]*\))\s*({ATTRIBUTES})\s*$")
 FLOAT_ID = re.compile(r"(?:#|label:\s*)((?:fig|tbl)-[\w-]+)")
@@ -121,6 +123,8 @@ class _Writer:
                 self.emit("")
                 self.emit(self.numbered(found[1], self.inline(image[2])))
             return
+        if heading and (name := HINT_ID.search(line)):
+            self.emit(f'<a id="{name[1]}"></a>\n')
         self.emit(self.inline(f"{heading[1]} {heading[2]}" if heading else line))
 
     def inline(self, text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from lessons.lib.checks.outcome import Outcome, Student
 VerdictName = Literal["pass", "fail", "invalid", "inconclusive", "not_measured"]
 REL_TOL = 1e-9
 BLANK = "______"
+HINT_RUN = "hint-run"  # on code that does not run, or not to its end
 # What a student may ask about a worker that was lost.
 ADVICE = {
     "timeout": "",
@@ -26,11 +28,36 @@ ADVICE = {
 
 
 class Rejected(Exception):
-    """A check's verdict other than a full pass, with the reason and the points still earned."""
+    """A check's verdict other than a full pass, with the reason and the points still earned.
 
-    def __init__(self, reason: str, verdict: VerdictName = "fail", points: float = 0.0) -> None:
+    `hint` is an anchor of the lesson, where there is advice on this mistake; "" leads to the check.
+    `values` are figures that mattered, for the record.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        verdict: VerdictName = "fail",
+        points: float = 0.0,
+        hint: str = "",
+        values: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(reason)
         self.reason, self.verdict, self.points = reason, verdict, points
+        self.hint, self.values = hint, dict(values or {})
+
+
+class Passed(str):
+    """The reason of a pass, together with figures that mattered."""
+
+    values: dict[str, Any]
+
+    @classmethod
+    def with_values(cls, reason: str, values: Mapping[str, Any]) -> Passed:
+        """A reason that carries `values`."""
+        passed = cls(reason)
+        passed.values = dict(values)
+        return passed
 
 
 @dataclass(frozen=True)
@@ -60,15 +87,16 @@ class Question:
     def rejected(self, name: str, outcome: Outcome) -> Rejected:
         """Why an outcome is not a value, in words a student can act on."""
         if outcome.is_lost:
-            return Rejected(f"{name} {outcome.detail}{ADVICE[outcome.kind]}", "invalid")
+            reason = f"{name} {outcome.detail}{ADVICE[outcome.kind]}"
+            return Rejected(reason, "invalid", hint=HINT_RUN)
         if outcome.kind == "missing":
-            return Rejected(self._why_missing(name))
+            return Rejected(self._why_missing(name), hint=HINT_RUN)
         if outcome.kind == "refused":
             what = f" ({outcome.detail})" if self.is_public else ""
             return Rejected(f"{name} returned something that is not plain data{what}")
         if outcome.error_type == "NameError" and BLANK in outcome.detail:
-            return Rejected(f"the blank in cell {self.cell} is not filled in")
-        return Rejected(f"{name} raised {self._error_text(outcome)}")
+            return Rejected(f"the blank in cell {self.cell} is not filled in", hint=HINT_RUN)
+        return Rejected(f"{name} raised {self._error_text(outcome)}", hint=HINT_RUN)
 
     def _error_text(self, outcome: Outcome, is_public: bool | None = None) -> str:
         where = f" (line {outcome.line} of your cell)" if 0 < outcome.line < 10_000 else ""
