@@ -11,7 +11,8 @@ from kernels.runtime import InputError
 from lessons.lib.bench.arrivals import ClosedLoop
 from lessons.lib.bench.driver import drive
 from lessons.lib.bench.mixture import Request
-from lessons.lib.bench.openai_server import OpenAIServer, parse_counters
+from lessons.lib.bench.openai_server import OpenAIServer
+from lessons.lib.bench.server_counters import parse_counters
 
 METRICS = """\
 # HELP vllm:spec_decode_num_drafts_total Number of drafts.
@@ -210,3 +211,35 @@ def test_counters_that_are_absent_are_missing_and_not_zero(serve, pages):
 def test_counters_are_summed_over_engines():
     page = 'a_total{engine="0"} 2\na_total{engine="1"} 3.5\nb{position="2"} 1\n# a_total 9\n'
     assert parse_counters(page) == {("a", None): 5.5, ("b", 2): 1.0}
+
+
+SGLANG = """\
+# HELP sglang:generation_tokens_total Number of generation tokens processed.
+# TYPE sglang:generation_tokens_total counter
+sglang:generation_tokens_total{{model_name="m",is_streaming="true"}} {tokens}
+sglang:num_requests_total{{model_name="m",is_streaming="true"}} {requests}
+sglang:spec_verify_calls_total{{model_name="m"}} {rounds}
+sglang:num_retracted_requests_total{{model_name="m"}} {retracted}
+sglang:spec_accept_length{{model_name="m"}} 9.9
+"""
+
+
+def test_sglangs_counters_give_the_length_and_no_positions(serve):
+    """4 requests of 225 tokens in all, whose first tokens are the prefill's: 221 in 100 rounds."""
+    pages = [SGLANG.format(tokens=1000, requests=10, rounds=300, retracted=2)]
+    pages += [SGLANG.format(tokens=1225, requests=14, rounds=400, retracted=3)]
+    found = facts(serve(Script(pages=pages)))
+    assert found.acceptance_length == pytest.approx(2.21)
+    assert found.preemptions == 1
+    assert found.acceptance is None and "not by position" in found.missing["acceptance"]
+
+
+def test_verify_efficiency_is_emitted_over_verified_rows(serve):
+    """10 rounds of 2 drafts and a root each are 30 rows; 12 accepted and 10 more came out."""
+    found = facts(serve(Script(pages=[METRICS % EMPTY, METRICS % USED])))
+    assert found.verify_efficiency == pytest.approx(22 / 30)
+
+
+def test_a_page_that_is_not_prometheus_is_as_good_as_none(serve):
+    found = facts(serve(Script(pages=["<html>}{ 1 2 3", "x{ 1"])))
+    assert found.missing["acceptance"] == "the server has no /metrics"

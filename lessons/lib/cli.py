@@ -32,6 +32,7 @@ from lessons.lib.draft.registry import (
 from lessons.lib.engine import Engine
 from lessons.lib.model.loader import load_model
 from lessons.lib.sequence import GenerationResult
+from lessons.lib.serve.cli import add_serve
 
 
 class _Parser(argparse.ArgumentParser):
@@ -62,6 +63,7 @@ def _build_parser() -> argparse.ArgumentParser:
     add_audit(commands.add_parser("bench-audit", help="how a bench ledger could mislead"))
     speed = commands.add_parser("bench-engine", help="what the engine itself costs, as a ledger")
     add_bench_engine(speed)
+    add_serve(commands.add_parser("serve", help="an OpenAI-compatible server of the engine"))
     verify = commands.add_parser("verify-tree", help="score {prompt, tokens, parent_ids} of stdin")
     add_verify_tree(verify)
     _add_model_options(verify)

@@ -80,8 +80,7 @@ class Engine:
         self.pacing = pacing or Pacing()
         self._verify = verify
         self._rollback = rollback
-        # What a comparison of two engines must hold equal, beside the model.
-        self.settings: dict[str, int | bool] = {
+        self.settings: dict[str, int | bool] = {  # equal in engines that are compared
             "max_running": max_running,
             "token_budget": token_budget,
             "num_kv_tokens": num_tokens,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from types import TracebackType
@@ -21,21 +20,12 @@ from kernels.runtime import InputError
 from lessons.lib.bench.driver import ServerError
 from lessons.lib.bench.mixture import Request
 from lessons.lib.bench.run_ledger import EngineFacts
+from lessons.lib.bench.server_counters import Counters, facts_of, grown, parse_counters
 
 COUNT_GAP = 0.02  # relative; a text can be cut into tokens otherwise than it was generated
 CONNECT_TIMEOUT_S = 10.0
 
-# vLLM's counters (vllm/v1/spec_decode/metrics.py, vllm/v1/metrics/loggers.py), without "_total".
-DRAFTS = "vllm:spec_decode_num_drafts"
-DRAFT_TOKENS = "vllm:spec_decode_num_draft_tokens"
-ACCEPTED = "vllm:spec_decode_num_accepted_tokens"
-ACCEPTED_AT = "vllm:spec_decode_num_accepted_tokens_per_pos"
-PREEMPTIONS = "vllm:num_preemptions"
-_SAMPLE = re.compile(r"^(?P<name>[\w:]+?)(?:_total)?(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
-_POSITION = re.compile(r'\bposition="(\d+)"')
-
 Json = dict[str, Any]
-Counters = dict[tuple[str, int | None], float]  # (name, draft position where it has one)
 
 
 class OpenAIServer(AbstractAsyncContextManager["OpenAIServer"]):
@@ -153,7 +143,7 @@ class OpenAIServer(AbstractAsyncContextManager["OpenAIServer"]):
         self._before = await self._counters()
 
     async def facts(self) -> EngineFacts:
-        """Acceptance and preemptions since start_counting, where /metrics has vLLM's counters.
+        """What the server's own counters say since start_counting, where it has any.
 
         They are the whole server's: nobody else may use it meanwhile.
         """
@@ -161,17 +151,7 @@ class OpenAIServer(AbstractAsyncContextManager["OpenAIServer"]):
         if before is None or after is None:
             reason = "the server has no /metrics"
             return EngineFacts(self._setup, missing={"acceptance": reason, "preemptions": reason})
-        grown = {key: value - before.get(key, 0.0) for key, value in after.items()}
-        preemptions = grown.get((PREEMPTIONS, None))
-        drafts = grown.get((DRAFTS, None), 0.0)
-        if not drafts:
-            reason = "/metrics has no speculative counters, or nothing was drafted"
-            return EngineFacts(
-                self._setup,
-                preemptions=None if preemptions is None else int(preemptions),
-                missing={"acceptance": reason, "acceptance_length": reason},
-            )
-        return _facts_of(self._setup, grown, drafts, preemptions)
+        return facts_of(self._setup, grown(before, after))
 
     async def _counters(self) -> Counters | None:
         try:
@@ -179,39 +159,3 @@ class OpenAIServer(AbstractAsyncContextManager["OpenAIServer"]):
         except httpx.HTTPError:
             return None
         return parse_counters(response.text) if response.status_code == httpx.codes.OK else None
-
-
-def parse_counters(text: str) -> Counters:
-    """Counters of a Prometheus page, summed over engines and models but not over positions."""
-    counters: Counters = defaultdict(float)
-    for line in text.splitlines():
-        found = _SAMPLE.match(line)
-        if found:
-            position = _POSITION.search(found["labels"] or "")
-            key = found["name"], int(position[1]) if position else None
-            counters[key] += float(found["value"])
-    return dict(counters)
-
-
-def _facts_of(
-    setup: Json, grown: Counters, drafts: float, preemptions: float | None
-) -> EngineFacts:
-    """Per-position counters over drafts are survival; conditional acceptance is their quotient."""
-    depth = 1 + max((p for name, p in grown if name == ACCEPTED_AT and p is not None), default=-1)
-    survival = [grown.get((ACCEPTED_AT, place), 0.0) / drafts for place in range(depth)]
-    conditional = [
-        now / before if before else None
-        for before, now in zip([1.0, *survival], survival, strict=False)
-    ]
-    is_full = grown.get((DRAFT_TOKENS, None)) == drafts * depth
-    return EngineFacts(
-        setup,
-        acceptance={
-            "survival": survival,
-            "conditional": conditional,
-            "proposed": [1.0] * depth if is_full else None,
-        },
-        acceptance_length=1 + grown.get((ACCEPTED, None), 0.0) / drafts,
-        preemptions=None if preemptions is None else int(preemptions),
-        missing={} if is_full else {"acceptance.proposed": "counted in total, not by position"},
-    )

@@ -61,6 +61,7 @@ class Ticket:
         self.job = job
         self.accepted: asyncio.Future[None] = self.loop.create_future()
         self.num_prompt_tokens = 0
+        self.is_over = False  # its last emission was read
         self.request_id: str | None = None  # while the engine has it
         self._thread = thread
         self._arrived: asyncio.Queue[Emission | EngineStopped] = asyncio.Queue()
@@ -72,8 +73,9 @@ class Ticket:
             item = await self._arrived.get()
             if isinstance(item, EngineStopped):
                 raise item
+            self.is_over = item.finish_reason is not None
             yield item
-            if item.finish_reason:
+            if self.is_over:
                 return
 
     def cancel(self) -> None:
