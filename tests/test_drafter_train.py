@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from kernels.runtime import InputError
 from lessons.lib.train.recipes import RECIPES
 from lessons.lib.train.standalone import kept_layers
 from lessons.lib.train.unroll import learnt_rows
@@ -91,3 +92,8 @@ def test_what_is_measured_is_what_the_drafter_does(kind):
 
 def test_the_layers_that_stay_are_spread_from_the_first_to_the_last():
     assert [kept_layers(30, n) for n in (1, 2, 3)] == [(0,), (0, 29), (0, 14, 29)]
+
+
+def test_a_state_that_is_not_kept_is_named():
+    with pytest.raises(InputError, match="no state of layer 7: only those of 0, 1, 2, 3"):
+        tiny_texts(uneven_samples()).batch(range(2)).features([1, 7])

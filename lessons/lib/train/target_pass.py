@@ -9,6 +9,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from kernels.kv_pool import SequenceKV
+from kernels.runtime import InputError
 from lessons.lib.model.batch import prepare_batch
 from lessons.lib.model.features import FeatureCapture
 from lessons.lib.model.llama import LlamaModel
@@ -49,7 +50,12 @@ class TargetBatch:
     top_probs: torch.Tensor
 
     def features(self, layers: Sequence[int]) -> torch.Tensor:
-        """[b, t, len(layers) * hidden], in the order given."""
+        """[b, t, len(layers) * hidden], in the order given. InputError for one that is not held."""
+        if missing := [layer for layer in layers if layer not in self.layers]:
+            kept = ", ".join(map(str, self.layers))
+            raise InputError(
+                f"no state of layer {missing[0]}: only those of {kept} are kept (`cached_layers`)"
+            )
         return self.states[:, :, [self.layers.index(layer) for layer in layers]].flatten(2)
 
 
