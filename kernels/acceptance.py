@@ -14,11 +14,12 @@ The walk is the sequential part and a kernel; drawing the last token is a few pa
 a request, which torch spreads over the card better than one program a request could.
 """
 
-import os
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from kernels.runtime import uses_triton
 
 try:
     import triton
@@ -26,7 +27,6 @@ try:
 except ImportError:  # there are no wheels outside Linux; torch does the walk there
     triton = None
 
-IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 GREEDY, DELTA, CHAIN = 0, 1, 2
 
 
@@ -204,7 +204,7 @@ def accept_chain(
 
 
 def _walk(links: TreeLinks, rule: int, target: Tensor, draft_probs: Tensor, coins: Tensor) -> Walk:
-    if triton is None or not (target.is_cuda or IS_INTERPRETED):
+    if not uses_triton(target):
         return walk_ref(links, rule, target, draft_probs, coins)
     walk = _no_walk(links)
     vocab_size = 1 if rule == GREEDY else target.shape[1]

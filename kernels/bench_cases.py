@@ -12,6 +12,7 @@ from torch.nn import functional
 from kernels.acceptance import TreeLinks, accept_chain, accept_tree_delta, accept_tree_greedy
 from kernels.draft_topk import draft_topk, draft_topk_ref
 from kernels.kv_move import cache_pointers, kv_move, kv_move_ref
+from kernels.linear import linear, linear_ref, pack
 from kernels.rms_norm import add_rms_norm, add_rms_norm_ref
 from kernels.tree_attention import tree_attention, tree_attention_ref
 from kernels.tree_layout import TreeLayout, unpack_bits
@@ -60,6 +61,8 @@ def cases(model: Model, dtype: torch.dtype, device: torch.device) -> Iterator[Ca
         yield head_case(model, dtype, device, num_rows, k=8)
     for num_rows in (1, 64):
         yield norm_case(model, dtype, device, num_rows)
+    for num_rows in (1, 16):
+        yield linear_case(model, dtype, device, num_rows)
 
 
 def heap_parents(num_nodes: int) -> list[int]:
@@ -214,4 +217,19 @@ def norm_case(model: Model, dtype: torch.dtype, device: torch.device, num_rows: 
         lambda: add_rms_norm_ref(x, residual, weight, EPS),
         lambda: functional.rms_norm(x + residual, (model.hidden_size,), weight, EPS),
         4 * x.numel() * dtype.itemsize,
+    )
+
+
+def linear_case(model: Model, dtype: torch.dtype, device: torch.device, num_rows: int) -> Case:
+    """A square product; torch's best reads the weight as it was given."""
+    x = torch.randn(num_rows, model.hidden_size, device=device).to(dtype)
+    weight = torch.randn(model.hidden_size, model.hidden_size, device=device).to(dtype)
+    packed = pack(weight)
+    return Case(
+        "linear",
+        f"{num_rows} rows, {model.hidden_size} to {model.hidden_size}",
+        lambda: linear(x, packed),
+        lambda: linear_ref(x, weight),
+        lambda: functional.linear(x, weight),
+        (weight.numel() + 2 * x.numel()) * dtype.itemsize,
     )

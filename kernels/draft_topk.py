@@ -5,11 +5,11 @@ own sum of exponentials, and a second kernel merges the blocks. The head's weigh
 reading it is nearly all the time this takes.
 """
 
-import os
-
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from kernels.runtime import IS_INTERPRETED, uses_triton
 
 try:
     import triton
@@ -17,7 +17,6 @@ try:
 except ImportError:  # there are no wheels outside Linux; torch does the head there
     triton = None
 
-IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 BLOCK_VOCAB, BLOCK_HIDDEN = 64, 64
 MIN_ROWS, MAX_ROWS = 16, 64  # tl.dot wants 16 rows at least
 MAX_K = 16  # candidates of all blocks must fit one program of the merge
@@ -114,7 +113,7 @@ def draft_topk(hidden: Tensor, weight: Tensor, d2t: Tensor, k: int) -> tuple[Ten
     Equal logits come in any order. Raises AssertionError on wrong shapes, dtypes or devices.
     """
     _check_arguments(hidden, weight, d2t, k)
-    if triton is None or not (hidden.is_cuda or IS_INTERPRETED):
+    if not uses_triton(hidden):
         return draft_topk_torch(hidden, weight, d2t, k)
     (num_rows, hidden_size), draft_vocab = hidden.shape, weight.shape[0]
     num_blocks = triton.cdiv(draft_vocab, BLOCK_VOCAB)

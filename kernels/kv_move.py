@@ -8,10 +8,11 @@ taking the moves in order is safe, in any other order is not, and a group of mov
 done at once if all its sources are read before its first target is written.
 """
 
-import os
 from collections.abc import Sequence
 
 import torch
+
+from kernels.runtime import uses_triton
 
 try:
     import triton
@@ -19,7 +20,6 @@ try:
 except ImportError:  # there are no wheels outside Linux; torch does the moves there
     triton = None
 
-IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 BLOCK_MOVES = 16
 MAX_BLOCK_COLUMNS = 128
 
@@ -98,7 +98,7 @@ def kv_move(
     _check_arguments(caches, pointers, source_slots, target_slots, move_offsets)
     if source_slots.numel() == 0:
         return
-    if triton is None or not (caches[0].is_cuda or IS_INTERPRETED):
+    if not uses_triton(caches[0]):
         kv_move_ref(caches, source_slots, target_slots)
         return
     num_columns = caches[0].shape[2] * caches[0].shape[3]

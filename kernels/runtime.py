@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 import sys
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ import torch
 
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton reads it at import, so do we
+HAS_TRITON = importlib.util.find_spec("triton") is not None  # there are no wheels outside Linux
 
 
 class InputError(ValueError):
@@ -54,6 +57,12 @@ def resolve_dtype(name: str) -> torch.dtype:
     return DTYPES[name]
 
 
+def uses_triton(tensor: torch.Tensor) -> bool:
+    """The dispatch rule of every operation: a Triton kernel on a card or under the interpreter,
+    torch everywhere else."""
+    return HAS_TRITON and (tensor.is_cuda or IS_INTERPRETED)
+
+
 def synchronize(device: torch.device) -> None:
     """Wait for queued work, so that a clock read next to it means something."""
     if device.type == "cuda":
@@ -72,7 +81,7 @@ def probe() -> Capabilities:
         num_threads=torch.get_num_threads(),
         gpu=gpu,
         has_bfloat16=torch.cuda.is_bf16_supported() if gpu else _cpu_has_bfloat16(),
-        can_compile_triton=gpu is not None and importlib.util.find_spec("triton") is not None,
+        can_compile_triton=gpu is not None and HAS_TRITON,
     )
 
 

@@ -8,11 +8,10 @@ Long contexts are split over the KV axis; each part leaves its softmax sum, and 
 combines the parts. The tree's own tiles are skipped where no row sees any of their nodes.
 """
 
-import os
-
 import torch
 from torch import Tensor
 
+from kernels.runtime import IS_INTERPRETED, uses_triton
 from kernels.tree_attention_torch import GroupPlan, plan_tree_attention, tree_attention_torch
 from kernels.tree_layout import TreeLayout, unpack_bits
 
@@ -22,7 +21,6 @@ try:
 except ImportError:  # there are no wheels outside Linux; torch does the attention there
     triton = None
 
-IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 LOG2_E = 1.4426950408889634
 MIN_BLOCK = 16  # what tl.dot wants at least
 MAX_SPLITS, MIN_SPLIT_TOKENS = 32, 256
@@ -213,7 +211,7 @@ def plan_for(
 
     group: query heads that share a KV head. The plan is good for this layout and cache shape only.
     """
-    if triton is not None and (k_cache.is_cuda or IS_INTERPRETED):
+    if uses_triton(k_cache):
         return None
     return plan_tree_attention(layout, k_cache.shape[1], group, q_dtype)
 

@@ -30,7 +30,8 @@ def test_ledger_has_a_row_for_every_contestant(tiny, tmp_path):
     for op, contestants in by_op.items():
         best = set() if op in WITHOUT_OWN_OPERATION else {"torch_best"}
         assert contestants == {"op", "reference"} | best
-    assert set(by_op) == WITHOUT_OWN_OPERATION | {"tree_attention", "draft_topk", "add_rms_norm"}
+    with_own = {"tree_attention", "draft_topk", "add_rms_norm", "linear"}
+    assert set(by_op) == WITHOUT_OWN_OPERATION | with_own
     assert ledger["path"] == "torch" and ledger["machine"]["torch"] and ledger["model"]
 
 

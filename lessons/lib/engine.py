@@ -15,6 +15,7 @@ from kernels.graphs import GraphKey
 from kernels.kv_pool import RollbackPolicy, SequenceKV
 from kernels.kv_rollback import RollbackBatch, rollback_trees_kv
 from kernels.runtime import InputError
+from lessons.lib.accept_batch import accept
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.proposer import Proposer, TargetKVReader
 from lessons.lib.draft.target_kv import TargetKV
@@ -232,7 +233,7 @@ class Engine:
         capture = FeatureCapture(layer for p in readers for layer in p.feature_layers)
         logits, bucket = self._forward(batch, capture if readers else None)
         clock.lap("verify")
-        verified = self._accept(turns, logits)
+        verified = accept(turns, logits, self._verify)
         clock.lap("accept")
         emitted = self._commit(turns, verified, capture)
         self.pacing.observe(turns, emitted)
@@ -248,20 +249,6 @@ class Engine:
         if self._graphs is not None and capture is None:
             return self._graphs(batch)
         return self.model.forward(batch, self.pool, capture), None
-
-    def _accept(self, turns: Sequence[Turn], logits: torch.Tensor) -> list[TreeVerification | None]:
-        """What each turn may keep; None for a chunk inside a prompt. logits [n, vocab].
-
-        The argmax of all rows is taken at once: on a card the host then waits once.
-        """
-        counts = [turn.num_logits for turn in turns]
-        is_any_greedy = any(turn.request.sampling.is_greedy for turn in turns)
-        winners = logits.argmax(-1).cpu() if is_any_greedy else logits.new_empty(logits.shape[0])
-        parts = zip(turns, logits.split(counts), winners.split(counts), strict=True)
-        return [
-            turn.verify(rows, best, self._verify) if turn.num_logits else None
-            for turn, rows, best in parts
-        ]
 
     def _commit(
         self,

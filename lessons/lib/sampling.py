@@ -7,6 +7,7 @@ speculative sampling are a violation of that one sentence.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -80,6 +81,15 @@ class SeededRandom:
         threshold = self._uniform(position, self._draw_purpose) * cumulative[-1]
         # right=True steps over tokens of probability zero, which top-k and top-p leave behind.
         return int(torch.searchsorted(cumulative, threshold, right=True))
+
+    def draw_rows(self, probs: torch.Tensor, positions: Sequence[int]) -> torch.Tensor:
+        """`draw` of every row at its position: probs [n, vocab] -> token ids [n] int64, where the
+        laws are. The host does not wait for them."""
+        uniforms = [self._uniform(position, self._draw_purpose) for position in positions]
+        cumulative = probs.double().cumsum(-1)
+        threshold = torch.tensor(uniforms, dtype=torch.float64).to(probs.device)[:, None]
+        drawn = torch.searchsorted(cumulative, threshold * cumulative[:, -1:], right=True)
+        return drawn[:, 0]
 
     def _uniform(self, position: int, purpose: int) -> float:
         bits = np.random.Philox(key=self._seed, counter=[0, 0, purpose, position])

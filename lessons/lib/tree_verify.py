@@ -10,7 +10,8 @@ against the *running sum* of their acceptance probabilities: the coin that rejec
 still uniform above its probability, and no second coin is needed.
 
 `kernels/acceptance.py` holds batched kernels of three of them: `accept_tree_greedy` is
-`verify_tree_greedy`, `accept_tree_delta` is `verify_tree_delta_in_order`, and `accept_chain` is
+`verify_tree_greedy` (and `verify_tree_delta`, given drawn tokens for the argmax: `accept_batch`),
+`accept_tree_delta` is `verify_tree_delta_in_order`, and `accept_chain` is
 `verify_tree_without_replacement` on a chain.
 """
 
@@ -52,7 +53,7 @@ def verify_tree_greedy(tree: DraftTree, target_token_ids: Tensor) -> TreeVerific
         wanted = int(target_token_ids[path[-1]])
         child = _child_with_token(tree, path[-1], wanted)
         if child is None:
-            return _stop(tree, path, wanted)
+            return end_walk(tree, path, wanted)
         path.append(child)
 
 
@@ -72,7 +73,7 @@ def verify_tree_delta(
         drawn = random.draw(target_probs[node], position + tree.depths[node])
         child = _child_with_token(tree, node, drawn)
         if child is None:
-            return _stop(tree, path, drawn)
+            return end_walk(tree, path, drawn)
         path.append(child)
 
 
@@ -152,7 +153,7 @@ def verify_tree_lossy_typical(
         if parent in kept and likely:
             kept.add(node)
     deepest = max(sorted(kept), key=lambda node: tree.depths[node])
-    return _stop(tree, list(tree.path(deepest)), int(target_probs[deepest].argmax()))
+    return end_walk(tree, list(tree.path(deepest)), int(target_probs[deepest].argmax()))
 
 
 def verify_tree_lossy_threshold(
@@ -216,10 +217,11 @@ def _walk(
                 break
             law = residual
         else:
-            return _stop(tree, path, random.draw(law, here))
+            return end_walk(tree, path, random.draw(law, here))
 
 
-def _stop(tree: DraftTree, path: list[int], token: int) -> TreeVerification:
+def end_walk(tree: DraftTree, path: list[int], token: int) -> TreeVerification:
+    """The outcome of a walk along `path` that drew `token` at its end: a bonus at a leaf."""
     at_leaf = not tree.children[path[-1]]
     return TreeVerification(
         [tree.token_ids[node] for node in path[1:]],

@@ -54,6 +54,15 @@ class Turn:
         acceptable = self.proposal.head(length.num_acceptable)
         return replace(self, tree=tree, proposal=acceptable, num_logits=tree.num_nodes)
 
+    @property
+    def acceptable_tree(self) -> DraftTree:
+        """The rows that acceptance reads: of a chunk the last, of a shortened chain its head."""
+        if self.proposal is None:
+            return DraftTree.chain(self.tree.token_ids[-1:])
+        num_read = 1 + len(self.proposal.token_ids)
+        is_whole = num_read == self.tree.num_nodes
+        return self.tree if is_whole else DraftTree.chain(self.tree.token_ids[:num_read])
+
     def verify(
         self, logits: torch.Tensor, target_token_ids: torch.Tensor, verify_round: VerifyRound
     ) -> TreeVerification:
@@ -61,12 +70,9 @@ class Turn:
 
         logits [num_logits, vocab], target_token_ids [num_logits] their argmax.
         """
-        proposal, tree = self.proposal, self.tree
-        if proposal is None:
-            proposal, tree = DraftProposal([]), DraftTree.chain(tree.token_ids[-1:])
+        proposal, tree = self.proposal or DraftProposal([]), self.acceptable_tree
         request, position = self.request, len(self.request.token_ids)
-        num_read = 1 + len(proposal.token_ids)  # rows behind what may be accepted go unread
-        rows = logits[:num_read], target_token_ids[:num_read]
+        rows = logits[: tree.num_nodes], target_token_ids[: tree.num_nodes]
         return verify_round(proposal, tree, *rows, request.sampling, request.random, position)
 
     def path(self, outcome: TreeVerification | None, emitted: int) -> Sequence[int]:

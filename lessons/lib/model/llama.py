@@ -18,6 +18,7 @@ import torch.nn.functional as F
 
 from kernels.kv_pool import KVPool, RollbackPolicy
 from kernels.linear import linear, pack
+from kernels.rms_norm import add_rms_norm, rms_norm
 from kernels.tree_attention import plan_for, tree_attention
 from lessons.lib.config import ModelConfig, RopeScaling
 from lessons.lib.model.batch import ForwardBatch
@@ -106,20 +107,23 @@ class LlamaModel:
         attend = partial(
             tree_attention, layout=batch.layout, scale=self.config.head_dim**-0.5, plan=plan
         )
-        hidden = F.embedding(batch.token_ids, self.embedding)
-        for index, layer in enumerate(self.layers):
+        hidden, eps = F.embedding(batch.token_ids, self.embedding), self.config.rms_norm_eps
+        # The norm behind each sum is one operation with it, so it belongs to the next block.
+        norms = [layer.attn_norm for layer in self.layers[1:]] + [self.final_norm]
+        normed = rms_norm(hidden, self.layers[0].attn_norm, eps)
+        for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
             if capture is not None:
                 capture.keep(index, hidden)
-            query, key, value = self._project(hidden, layer, cos, sin)
+            query, key, value = self._project(normed, layer, cos, sin)
             pool.write_kv(index, batch.slot_mapping, key, value)
-            mixed = attend(query, pool.k[index], pool.v[index])
-            hidden = hidden + linear(mixed.flatten(1), layer.attn_out)
-            hidden = hidden + self._mlp(hidden, layer)
+            mixed = linear(attend(query, pool.k[index], pool.v[index]).flatten(1), layer.attn_out)
+            normed, hidden = add_rms_norm(mixed, hidden, layer.mlp_norm, eps)
+            normed, hidden = add_rms_norm(self._mlp(normed, layer), hidden, next_norm, eps)
         if capture is not None:
             capture.keep(len(self.layers), hidden)
         if batch.logit_rows is not None:
-            hidden = hidden[batch.logit_rows]
-        return linear(self._norm(hidden, self.final_norm), self._packed_head)
+            normed = normed[batch.logit_rows]
+        return linear(normed, self._packed_head)
 
     @torch.no_grad()
     def key_value(
@@ -127,33 +131,29 @@ class LlamaModel:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """What layer `index` keeps in the pool of rows that enter it, hidden [n, hidden] at
         positions [n] int64 -> key, value [n, kv_heads, head_dim]."""
-        turn = self._cos[positions, None], self._sin[positions, None]
-        return self._project(hidden, self.layers[index], *turn)[1:]
+        turn, layer = (self._cos[positions, None], self._sin[positions, None]), self.layers[index]
+        normed = rms_norm(hidden.contiguous(), layer.attn_norm, self.config.rms_norm_eps)
+        return self._project(normed, layer, *turn)[1:]
 
     def _project(
-        self, hidden: torch.Tensor, layer: LayerWeights, cos: torch.Tensor, sin: torch.Tensor
+        self, normed: torch.Tensor, layer: LayerWeights, cos: torch.Tensor, sin: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """hidden [rows, hidden] -> query, key, value [rows, (kv_)heads, head_dim], turned."""
+        """normed [rows, hidden] -> query, key, value [rows, (kv_)heads, head_dim], turned."""
         config = self.config
         heads, kv_heads = config.num_heads, config.num_kv_heads
-        qkv = linear(self._norm(hidden, layer.attn_norm), layer.qkv)
-        qkv = qkv.view(-1, heads + 2 * kv_heads, config.head_dim)
+        qkv = linear(normed, layer.qkv).view(-1, heads + 2 * kv_heads, config.head_dim)
         query_key, value = qkv.split([heads + kv_heads, kv_heads], dim=1)
         if layer.q_norm is not None and layer.k_norm is not None:
             query, key = query_key.split([heads, kv_heads], dim=1)
-            query_key = torch.cat(
-                (self._norm(query, layer.q_norm), self._norm(key, layer.k_norm)), dim=1
-            )
+            parts = (query, layer.q_norm), (key, layer.k_norm)
+            eps = config.rms_norm_eps
+            query_key = torch.cat([F.rms_norm(x, w.shape, w, eps) for x, w in parts], dim=1)
         query, key = rotate(query_key, cos, sin).split([heads, kv_heads], dim=1)
         return query.contiguous(), key, value
 
-    def _mlp(self, hidden: torch.Tensor, layer: LayerWeights) -> torch.Tensor:
-        gate_up = linear(self._norm(hidden, layer.mlp_norm), layer.gate_up)
-        gate, up = gate_up.chunk(2, dim=-1)
+    def _mlp(self, normed: torch.Tensor, layer: LayerWeights) -> torch.Tensor:
+        gate, up = linear(normed, layer.gate_up).chunk(2, dim=-1)
         return linear(F.silu(gate) * up, layer.down)
-
-    def _norm(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return F.rms_norm(hidden, weight.shape, weight, self.config.rms_norm_eps)
 
 
 def rotate(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
