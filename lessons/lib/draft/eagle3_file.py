@@ -21,7 +21,8 @@ from lessons.lib.model.weight_cache import is_intact, sha256
 WEIGHTS = Path(__file__).parents[1] / "weights"
 SHIPPED = WEIGHTS / "eagle3-smollm2-135m"
 HOW_TO_TRAIN = (
-    "train one with `python -m lessons.lib.train eagle3` and `python -m lessons.lib.train export`"
+    "train one with `python -m lessons.lib.train eagle3` and then "
+    "`python -m lessons.lib.train export eagle3`"
 )
 _FILE = "model.safetensors"
 _SIZES = {  # ModelConfig -> config.json
