@@ -52,8 +52,9 @@ def _card(trainer: Trainer) -> str:
 
 
 _MEASURED = """Held-out texts of the target, greedy drafts from places all over the responses:
-acceptance of each position given those before it, and tokens a round with the bonus token. The
-engine's own figures on the prompts of `compare`: `python -m lessons.lib.train eval`."""
+acceptance of each position given those before it, and tokens a round with the bonus token. They
+answer prompts of the same templates as those learnt from; on other prompts less is accepted, as
+`python -m lessons.lib.train eval` shows in the engine with the prompts of `compare`."""
 
 
 def _facts(trainer: Trainer) -> list[str]:
