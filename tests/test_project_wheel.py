@@ -28,3 +28,6 @@ def test_the_wheel_holds_the_engine_alone(tmp_path):
         if name.count("/") > 1 and name.startswith("lessons/")
     )
     assert "lessons/lib/bench/prompts.json" in names and "lessons/lib/engine.py" in names
+    weights = (ROOT / "lessons/lib/weights").rglob("*")
+    shipped = {str(path.relative_to(ROOT)) for path in weights if path.is_file()}
+    assert shipped and shipped <= set(names)

@@ -115,8 +115,9 @@ class DFlashRecipe:
 
     @torch.no_grad()
     def measure(self, batch: TargetBatch, num_positions: int) -> HeldOut:
-        """Behind every fourth position."""
-        anchors = torch.arange(0, batch.token_ids.shape[1], _MEASURED_EVERY)
+        """Behind every fourth position of the responses."""
+        first = max(0, int(batch.prompt_lens.min()) - 1)
+        anchors = torch.arange(first, batch.token_ids.shape[1], _MEASURED_EVERY)
         anchors = anchors.to(batch.token_ids.device).expand(len(batch.token_ids), -1)
         guesses = self.drafts(batch, anchors)[0]
         steps = range(min(num_positions, guesses.shape[2]))
@@ -130,7 +131,10 @@ class DFlashRecipe:
         self, batch: TargetBatch, anchors: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Greedy drafts [b, m, drafts] behind anchors [b, m], and confidence logits if any."""
-        return F.linear(self.blocks(batch, anchors), self._model.lm_head).argmax(-1), None
+        hidden = self.blocks(batch, anchors)
+        # Rows of a slice with more dimensions would be multiplied by copies of the head.
+        logits = F.linear(hidden.flatten(0, 2), self._model.lm_head)
+        return logits.argmax(-1).view(hidden.shape[:3]), None
 
     def finish(self, batches: Sequence[TargetBatch]) -> None:
         """Nothing."""

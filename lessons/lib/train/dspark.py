@@ -79,14 +79,15 @@ class DSparkRecipe(DFlashRecipe):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Draft by draft, each behind the one before."""
         hidden = self.blocks(batch, anchors)
-        previous = batch.token_ids.gather(1, anchors)
+        previous = batch.token_ids.gather(1, anchors).flatten()
         guesses, doubts = [], []
-        for row in hidden.unbind(2):
+        for row in hidden.flatten(0, 1).unbind(1):
             bias, doubt = self.net.follow(row, previous)
             previous = (F.linear(row, self._model.lm_head.to(row.dtype)) + bias).argmax(-1)
             guesses.append(previous)
             doubts.append(doubt)
-        return torch.stack(guesses, -1), torch.stack(doubts, -1)
+        shape = hidden.shape[:3]
+        return torch.stack(guesses, -1).view(shape), torch.stack(doubts, -1).view(shape)
 
     @torch.no_grad()
     def finish(self, batches: Sequence[TargetBatch]) -> None:
