@@ -63,7 +63,7 @@ def test_verify_covers_the_grid_relative_to_one_node(ledger):
         (batch, nodes) for batch in BATCHES for nodes in NUM_NODES
     ]
     for row in rows:
-        assert row["turns"] == 6 and in_order(row["ms"]) and in_order(row["to_one_node"])
+        assert row["turns"] == 2 and in_order(row["ms"]) and in_order(row["to_one_node"])
         if row["nodes"] == 1:
             assert row["to_one_node"] == {"median": 1, "p25": 1, "p75": 1}
 

@@ -96,7 +96,7 @@ def verify(bench: Bench) -> Json:
     """ms of a forward over so many nodes a request, and relative to one node in the same turn."""
     rows = []
     for batch in tqdm(BATCHES, desc=f"{bench.dtype} verify", unit="batch", leave=False):
-        times = step_times(bench.model, batch, NUM_NODES, CONTEXT, 3 * bench.repeats)
+        times = step_times(bench.model, batch, NUM_NODES, CONTEXT, bench.repeats)
         for count in NUM_NODES:
             ratios = [mine / one for mine, one in zip(times[count], times[1], strict=True)]
             rows.append(
