@@ -2,6 +2,7 @@
 
 import builtins
 import json
+from pathlib import Path
 
 import pytest
 
@@ -156,6 +157,13 @@ def test_graphs_are_timed_against_eager_steps(model):
     assert found["buckets"]["sizes"][-1] == 64 and found["buckets"]["num_bytes"] > 0
     assert 0 <= found["buckets"]["largest_waste"] <= 0.1 + 1e-9
     assert found["buckets"]["captured_bytes"] > 0
+
+
+def test_the_committed_ledger_can_be_read():
+    path = Path(__file__).parents[1] / "course/results/engine_cpu.json"
+    told = engine_bench.table(read_ledger(path, engine_bench.SCHEMA))
+    for part in ("decode", "verify", "share", "batch"):
+        assert f"bfloat16  {part:<8} " in told
 
 
 @pytest.mark.slow
