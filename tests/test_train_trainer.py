@@ -54,6 +54,7 @@ def test_a_resumed_run_ends_like_one_in_one_go(name, tmp_path):
     assert torch.equal(weights_of(second), weights_of(whole))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_acceptance_rises(name):
     batch = tiny_texts(texts_without_mask()).batch(range(32))
