@@ -14,7 +14,9 @@ from lessons.lib.bench.arrivals import ClosedLoop
 from lessons.lib.bench.driver import drive
 from lessons.lib.bench.mixture import Request
 from lessons.lib.bench.openai_server import OpenAIServer
+from lessons.lib.bench.run_ledger import load_ledger
 from lessons.lib.bench.server_counters import parse_counters
+from lessons.lib.cli import main
 
 PROMPT, ANSWER = long_prompt(40)
 GREEDY = {"prompt": PROMPT, "max_tokens": 40, "temperature": 0}
@@ -228,3 +230,34 @@ def test_the_client_counts_what_the_engine_emitted():
     expected = [share for share in metrics.acceptance(rounds).survival if share]
     assert facts.acceptance["survival"] == pytest.approx(expected)
     assert facts.preemptions == 0
+
+
+def test_bench_measures_two_servers_and_goes_on(tmp_path, capsys):
+    """`bench --server` from the command line to the ledger, over HTTP."""
+    prompts = [" ".join(f"<{(5 * i + k % 3) % 90 + 2}>" for k in range(9)) for i in range(6)]
+    rows = [json.dumps({"question": text, "answer": ""}) for text in prompts]
+    (tmp_path / "maths.jsonl").write_text("\n".join(rows))
+    out = tmp_path / "ledger.json"
+    command = ["bench", "--prompts", str(tmp_path / "maths.jsonl"), "--requests", "3", "--quiet"]
+    command += ["--warm-up", "1", "--concurrency", "1,2", "--seeds", "0", "--blocks", "1"]
+    command += ["--slo", "ttft:5000", "--server-model", "tiny", "--json", str(out)]
+    with serving() as plain, serving("ngram", depth=3) as drafted:
+        command += ["--server", f"baseline={plain.url}", "--server", f"ngram={drafted.url}/v1"]
+        assert main(command) == 0
+        counts = [house.counters.totals["num_requests"] for house in (plain, drafted)]
+        assert main(command) == 0  # all points are there, so nobody is asked anything
+        assert counts == [house.counters.totals["num_requests"] for house in (plain, drafted)]
+    ledger = load_ledger(out)
+    assert len(ledger["points"]) == 2 * 2 and ledger["machine"]["device"] == "server"
+    runs = [1 + len(point["validity"]["discarded"]) for point in ledger["points"]]
+    assert sum(counts) == (3 + 1) * sum(runs)
+    parity = ledger["length_parity"]
+    assert len(parity) == 2 and all(row["same_share"] == 1 for row in parity)
+    for point in ledger["points"]:
+        assert point["figures"]["num_failed"] == 0 and point["preemptions"] == 0
+        assert point["figures"]["num_good"] == 3
+        if point["method"] == "ngram":
+            assert point["acceptance_length"] > 1 and point["acceptance"]["survival"]
+        else:
+            assert point["acceptance"] is None and "no speculative" in str(point["missing"])
+    assert "baseline-differs" not in capsys.readouterr().out

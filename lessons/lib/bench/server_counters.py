@@ -1,10 +1,10 @@
 """What a server's /metrics page tells of its speculation: ours, vLLM's and SGLang's counters.
 
-vLLM (vllm/v1/spec_decode/metrics.py, v0.11): spec_decode_num_drafts, _num_draft_tokens,
+vLLM (vllm/v1/spec_decode/metrics.py at commit 016a8587): spec_decode_num_drafts, _num_draft_tokens,
 _num_accepted_tokens and _num_accepted_tokens_per_pos; ours has the same ones under its own prefix.
-SGLang (sglang/srt/metrics/collector.py, v0.5): spec_verify_calls, generation_tokens and
-num_requests, which grow when a request ends. Its gauges spec_accept_length and spec_accept_rate
-are of the last moment, not of the run, and are left alone.
+SGLang (srt/observability/metrics_collector.py at commit 016d8605): spec_verify_calls,
+generation_tokens and num_requests, which grow when a request ends. Its gauges spec_accept_length
+and spec_accept_rate are of the last moment, not of the run, and are left alone.
 """
 
 from __future__ import annotations

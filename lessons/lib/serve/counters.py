@@ -1,7 +1,7 @@
 """What the server counts, for Prometheus: totals since it started, and what it holds now.
 
-Speculative counters have vLLM's meaning (vllm/v1/spec_decode/metrics.py at v0.11): a draft is a
-round that proposed something, and the position of an accepted token counts from 0.
+Speculative counters have vLLM's meaning (vllm/v1/spec_decode/metrics.py at commit 016a8587): a
+draft is a round that proposed something, and the position of an accepted token counts from 0.
 """
 
 from __future__ import annotations
