@@ -19,7 +19,7 @@ READY := $(VENV)/.ready
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help course test lab kit units release autograde feedback report export formgrader render check-sources lint doctor clean
+.PHONY: help course test lab kit units release autograde feedback report export formgrader render check-sources lint bench doctor clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,14 @@ lint: $(READY) ## ruff, mypy, panache and the lessons' own lint
 	$(PY) -m mypy
 	$(VENV)/bin/panache lint $$(git ls-files '*.qmd')
 	$(PY) -m course.render lint
+
+bench: $(READY) ## redo course/results/serving_cpu.json (an estimated 11 minutes a method; goes on after a stop)
+	$(PY) -m lessons.lib bench --json course/results/serving_cpu.json \
+	  --plots build/serving_cpu --concurrency 1,2,4,8,16 --rates 0.5,1,2,4 --seeds 0,1,2 --blocks 2 \
+	  --recipe course --requests 17 --warm-up 2 --slo ttft:2000,tpot:100 --device cpu \
+	  --peers transformers,transformers-lookup,transformers-assisted $(ARGS)
+	$(PY) -m lessons.lib bench-report course/results/serving_cpu.json
+	$(PY) -m lessons.lib bench-audit course/results/serving_cpu.json
 
 doctor: $(READY) ## say what this machine has, what is missing and what that costs
 	$(PY) -m autograder doctor

@@ -215,3 +215,14 @@ def test_the_command(clean, tmp_path, capsys):
     assert main(["bench-audit", str(path)]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("error: ") and run_ledger.SCHEMA in captured.err
+
+
+def test_other_software_may_differ_from_the_baseline(clean):
+    ledger = copy.deepcopy(clean)
+    for point in ledger["points"]:
+        if point["method"] != "baseline":
+            point["setup"] = {"engine": "another", "is_peer": True}
+    assert audit.audit(ledger) == []
+    for point in ledger["points"]:
+        point["setup"].pop("is_peer", None)
+    assert {finding.rule for finding in audit.audit(ledger)} == {"baseline-differs"}

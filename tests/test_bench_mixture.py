@@ -1,6 +1,9 @@
 """Recipes: shares, lengths, distinct prompts, and what is refused."""
 
+import shlex
+import subprocess
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +19,9 @@ from lessons.lib.bench.mixture import (
     fingerprint,
     quotas,
 )
-from lessons.lib.bench.workload import KINDS, Prompt, load_prompts
+from lessons.lib.bench.peer_server import check_peers
+from lessons.lib.bench.workload import HELD_OUT, KINDS, Prompt, load_prompts
+from lessons.lib.cli import _build_parser
 
 PASSAGE = "word " * 90
 
@@ -127,3 +132,23 @@ def test_long_contexts_from_few_passages_stay_distinct():
 def test_what_cannot_be_is_refused(wrong, message):
     with pytest.raises(InputError, match=message):
         wrong()
+
+
+def test_make_bench_asks_for_what_can_be_had():
+    """The recipe of the Makefile is parsed by the command, and its prompts suffice at each draw."""
+    root = Path(__file__).parents[1]
+    dry = ["make", "-n", "-C", str(root), "bench"]
+    said = subprocess.run(dry, capture_output=True, text=True, check=True).stdout
+    lines = said.replace("\\\n", " ").splitlines()
+    commands = [
+        line.partition("-m lessons.lib ")[2] for line in lines if "lessons.lib bench" in line
+    ]
+    assert [words.split()[0] for words in commands] == ["bench", "bench-report", "bench-audit"]
+    options = _build_parser().parse_args(shlex.split(commands[0]))
+    check_peers(options.peers, options.concurrency)
+    recipe, prompts = find_recipe(options.recipe), load_prompts(options.split)
+    assert options.split in HELD_OUT and len(options.seeds) >= 3
+    for seed in options.seeds:
+        for block in range(options.blocks):
+            drawn = draw_requests(recipe, prompts, options.requests, seed * 1000 + block)
+            assert {request.kind for request in drawn} == {part.kind for part in recipe.parts}

@@ -85,6 +85,28 @@ def test_composition_sums_to_one(ledger):
     assert table[["draft", "verify", "rest"]].sum(axis=1).tolist() == pytest.approx([1.0] * 6)
 
 
+def test_residuals_name_the_largest_miss(ledger):
+    rows = [dict(ledger["predictions"][0], error=error) for error in (0.05, -0.3, 0.1)]
+    found = panel(ledger | {"predictions": rows}, "residuals")
+    assert found.table["error"].tolist() == [0.05, -0.3, 0.1]
+    assert found.notes == ("the largest miss is 30%",)
+    assert panel(ledger | {"predictions": []}, "residuals").text().endswith("not measured")
+
+
+def test_other_software_is_named_as_such_and_has_no_crossing(ledger):
+    mixed = copy.deepcopy(ledger) | {"not_measured": {"transformers-assisted": "no assistant"}}
+    for point in copy.deepcopy(ledger["points"]):
+        if point["method"] != "baseline":
+            point["method"], point["setup"] = "transformers", {"is_peer": True}
+            mixed["points"].append(point)
+    text = report.report(mixed)
+    assert "transformers-assisted was not measured: no assistant" in text
+    assert "transformers: other software" in text
+    notes = panel(mixed, "speedup-concurrency").notes
+    assert [note.split(":")[0] for note in notes] == ["ngram-4"]
+    assert "transformers" in set(panel(mixed, "speedup-concurrency").table["method"])
+
+
 def test_points_that_are_not_valid_are_left_out_and_counted(ledger):
     broken = copy.deepcopy(ledger)
     broken["points"][0]["validity"]["problems"] = ["driver late"]

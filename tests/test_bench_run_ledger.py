@@ -90,6 +90,28 @@ def test_a_block_without_any_good_request_is_not_left_out_of_the_mean(ledger):
     assert row["missing"]["ratio"] == "1 of 6 blocks have no goodput_rps above 0"
 
 
+def test_length_parity_is_over_the_requests_that_both_sides_served(ledger):
+    points = copy.deepcopy(ledger["points"])
+    drafted = [p for p in points if p["method"] == "ngram-4" and load_of(p) == "concurrency 4"]
+    for point in drafted:
+        first, second, third, *_ = point["requests"].values()
+        first["output_tokens"], second["output_tokens"] = 6, 12
+        point["requests"]["unheard of"] = third | {"output_tokens": 500}
+    rows = {row["load"]: row for row in run_ledger.length_parity(points)}
+    same = rows["concurrency 1"]
+    assert (same["tokens"], same["target_only_tokens"], same["error"]) == (9, 9, 0)
+    assert same["num_requests"] == 120 and same["same_share"] == 1
+    row = rows["concurrency 4"]
+    assert row["num_requests"] == 120 and row["same_share"] == pytest.approx(0.9)
+    assert row["tokens"] == pytest.approx(9)  # 3 more here, 3 fewer there: the mean hides it
+    assert row["error"] == pytest.approx((0.1 * 9) ** 0.5 / 120**0.5)
+    assert run_ledger.length_parity([p for p in points if p["method"] != "baseline"]) == []
+
+
+def load_of(point):
+    return run_ledger.load_name(point["arrivals"])
+
+
 def test_what_must_not_be_compared(ledger):
     with pytest.raises(InputError, match="cannot compare methods by 'itl_ms.p50'"):
         run_ledger.compare(ledger["points"], "itl_ms.p50")

@@ -128,10 +128,31 @@ def test_a_figure_that_was_not_measured_is_null_with_a_reason():
         summarise([run(BASELINE, "p", 0, [])], BASELINE)
 
 
-def test_a_speedup_above_tokens_per_round_is_flagged(runs):
+def test_a_speedup_above_tokens_per_round_is_flagged_by_prompt(runs):
     slow = run(BASELINE, "p", 0, [(0, 0, (0.0, 99.0, 1.0))] * 4)
-    row = ledger.result_rows([slow, runs[1]])[1]
-    assert "baseline was slowed" in row["warnings"][0]
+    (warning,) = ledger.result_rows([slow, *runs[1:]])[5]["warnings"]  # all categories
+    assert "on 1 prompts (copy/p 14.81 above 2.00)" in warning
+    assert "baseline was slowed" in warning
+
+
+def test_a_prompt_is_doubted_beyond_the_noise_only():
+    drafted = run(NGRAM, "p", 0, [(1, 1, (0.0, 9.0, 1.0))] * 2)  # 2 tokens in 10 ms
+    for target_only_ms, count in ((10.4, 0), (10.6, 1)):
+        base = run(BASELINE, "p", 0, [(0, 0, (0.0, target_only_ms, 0.0))] * 4)
+        assert len(ledger.result_rows([base, drafted])[1]["warnings"]) == count
+
+
+def test_a_median_over_prompts_above_the_mean_of_rounds_is_no_fault():
+    """Two short answers of 4 tokens a round, a long one of 1: the median gain is 4, rounds yield
+    1.6 on average, and no prompt gained more than its own rounds gave."""
+    found = []
+    for prompt, accepted, count in (("p", 3, 1), ("q", 3, 1), ("r", 0, 8)):
+        base = [(0, 0, (0.0, 10.0, 0.0))] * (count * (accepted + 1))
+        found.append(run(BASELINE, prompt, 0, base))
+        found.append(run(NGRAM, prompt, 0, [(3, accepted, (0.0, 10.0, 0.0))] * count))
+    row = ledger.result_rows(found)[1]
+    assert row["speedup"]["median"] == pytest.approx(4) and row["acceptance_length"] == 1.6
+    assert row["warnings"] == []
 
 
 def test_file_round_trip_and_errors(tmp_path, tiny):

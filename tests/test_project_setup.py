@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 VERBS = ["course", "test", "lab", "release", "autograde", "feedback", "report", "formgrader"]
-VERBS += ["render", "check-sources", "lint", "doctor", "clean"]
+VERBS += ["render", "check-sources", "lint", "bench", "doctor", "clean"]
 LAYERS = ["kernels", "lessons.lib", "course.render", "autograder"]
 
 

@@ -6,6 +6,7 @@ import argparse
 import math
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,11 @@ from lessons.lib.bench.latency import Slo
 from lessons.lib.bench.ledger import write_ledger
 from lessons.lib.bench.mixture import RECIPES, find_recipe, recipe_of
 from lessons.lib.bench.openai_server import OpenAIServer
+from lessons.lib.bench.peer_server import PEERS, Peers, check_peers
 from lessons.lib.bench.predict import engine_predictor, measure_profile, prediction_rows
 from lessons.lib.bench.run import MethodSpec
 from lessons.lib.bench.run_ledger import Task, load_ledger, new_ledger
-from lessons.lib.bench.sweep import OpenServer, Workload, plan, resume_or, run_sweep
+from lessons.lib.bench.sweep import MeasuredServer, OpenServer, Workload, plan, resume_or, run_sweep
 from lessons.lib.bench.workload import SPLITS, load_prompts
 from lessons.lib.draft.registry import TARGET_ONLY, check_method, ready_methods
 from lessons.lib.engine import Engine
@@ -40,6 +42,8 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
     method = parser.add_argument_group("what is measured, always beside target-only")
     method.add_argument("--methods", type=words, metavar="A:DEPTH,B", help="default: all ready")
     method.add_argument("--depth", type=int, default=4, help="where a method names none")
+    method.add_argument("--peers", type=words, default=[], metavar="A,B", help=" | ".join(PEERS))
+    method.add_argument("--assistant", type=Path, metavar="FOLDER", help="of transformers-assisted")
     method.add_argument("--server", type=_server, action="append", metavar="[NAME=]URL", default=[])
     method.add_argument("--server-model", default="default", help="its name at the servers")
     method.add_argument("--server-tokenizer", type=Path, metavar="FOLDER", help="to count tokens")
@@ -166,19 +170,28 @@ def _workload(options: argparse.Namespace) -> Workload:
 def _bench_engine(
     options: argparse.Namespace, loads: Sequence[Arrivals], workload: Workload
 ) -> Json:
-    names = options.methods or [name for name in ready_methods() if name != TARGET_ONLY]
-    asked = [method_spec(name, options.depth) for name in names]
+    methods = options.methods or [name for name in ready_methods() if name != TARGET_ONLY]
+    asked = [method_spec(name, options.depth) for name in methods]
     specs = list(dict.fromkeys([MethodSpec(TARGET_ONLY, 0), *asked]))
-    tasks = plan([spec.name for spec in specs], loads, options.seeds, options.blocks)
+    check_peers(options.peers, options.concurrency)
+    names = [spec.name for spec in specs] + options.peers
+    tasks = plan(names, loads, options.seeds, options.blocks)
     device = resolve_device(options.device).type
-    ledger = resume_or(_fresh(options, device, [spec.name for spec in specs]), options.json)
+    ledger = resume_or(_fresh(options, device, names), options.json)
     model, tokenizer = load_model(options.model, options.dtype, options.device)
+    peers = Peers(options.peers, options.model, options.assistant, model, tokenizer)
+    ledger["not_measured"] = peers.not_measured
+    tasks = [task for task in tasks if peers.wants(task)]
     engine = Engine(model, tokenizer, max_running=options.max_running, shares_prefixes=False)
     if "profile" not in ledger:
         deepest = max(spec.depth for spec in specs)
         ledger["profile"] = measure_profile(engine, options.concurrency, deepest)
-    name = str(options.model or "default")
-    ledger = _sweep(options, tasks, engine_opener(engine, name, specs), workload, ledger)
+    own = engine_opener(engine, str(options.model or "default"), specs)
+
+    def open_server(name: str) -> AbstractAsyncContextManager[MeasuredServer]:
+        return peers.open(name) if name in peers.names else own(name)
+
+    ledger = _sweep(options, tasks, open_server, workload, ledger)
     ledger["predictions"] = prediction_rows(ledger["points"], engine_predictor(ledger))
     write_ledger(ledger, options.json)
     return ledger
@@ -188,6 +201,8 @@ def _bench_servers(
     options: argparse.Namespace, loads: Sequence[Arrivals], workload: Workload
 ) -> Json:
     """Servers are named by the user; the one named "baseline" is target-only."""
+    if options.peers:
+        raise InputError("--peers are measured beside our own engine; leave --server out")
     urls = dict(options.server)
     if len(urls) < len(options.server):
         raise InputError("two servers have one name; give --server NAME=URL")

@@ -7,30 +7,30 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import statistics
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib import metadata
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernels.runtime import InputError, probe
+from kernels.runtime import InputError
 from lessons.lib import metrics
+from lessons.lib.bench.machine import git_commit, machine, versions
 from lessons.lib.bench.run import BASELINE, GB, MethodSpec, Run, ms_per_token, observed_conditional
 from lessons.lib.draft.registry import TARGET_ONLY
 from lessons.lib.engine import Engine
 
 SCHEMA = "specdec-ledger/1"
 ALL = "all"
-_PACKAGES = ("torch", "triton", "numpy", "gguf", "safetensors", "tokenizers")
 _HEAD = ("schema", "created", "command", "settings", "machine", "versions", "commit")
+_NOISE = 0.05  # of a time per token: no gain is doubted for less
 
 Json = dict[str, Any]
+Turn = tuple[str, str, int]  # kind, prompt, repeat
 
 
 def build_ledger(engine: Engine, runs: Sequence[Run], command: str, settings: Json) -> Json:
@@ -44,14 +44,14 @@ def build_ledger(engine: Engine, runs: Sequence[Run], command: str, settings: Js
 
 def environment(schema: str, device: str, command: str, settings: Json) -> Json:
     """Head of every ledger: what ran, when, on which machine, from which commit."""
-    commit, reason = _git_commit()
+    commit, reason = git_commit()
     return {
         "schema": schema,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command,
         "settings": settings,
-        "machine": _machine(device),
-        "versions": _versions(),
+        "machine": machine(device),
+        "versions": versions(),
         "commit": commit,
         "missing": {"commit": reason} if reason else {},
     }
@@ -106,10 +106,10 @@ def result_row(category: str, runs: Sequence[Run], spec: MethodSpec) -> Json:
         "phase_ms": _phase_means(rounds),
         "extra_memory_gb": max((run.extra_memory_bytes for run in mine), default=0) / GB,
     }
-    return row | {"missing": _explain_nulls(row), "warnings": _warnings(row)}
+    return row | {"missing": _explain_nulls(row), "warnings": _warnings(timed, reference)}
 
 
-def _turn(run: Run) -> tuple[str, str, int]:
+def _turn(run: Run) -> Turn:
     return run.kind, run.prompt, run.repeat
 
 
@@ -144,52 +144,32 @@ def _explain_nulls(row: Json) -> dict[str, str]:
     return {key: reason for key, value in row.items() if value is None}
 
 
-def _warnings(row: Json) -> list[str]:
-    """A round costs at least a decode step, so a larger gain than tokens per round is noise."""
-    speedup, length = row["speedup"], row["acceptance_length"]
-    if speedup and length and row["name"] != BASELINE and speedup["median"] > length:
-        return ["speedup above tokens per round: the baseline was slowed by something else"]
-    return []
-
-
-def _machine(device: str) -> Json:
-    capabilities = probe()
-    row: Json = {
-        "device": device,
-        "cpu": capabilities.cpu,
-        "gpu": capabilities.gpu,
-        "num_threads": capabilities.num_threads,
-        "num_cpus": os.cpu_count(),
-        "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
-        "system": platform.platform(),
-    }
-    reasons = {"gpu": "no CUDA device", "load_average": "not reported by this system"}
-    return row | {"missing": {key: why for key, why in reasons.items() if row[key] is None}}
-
-
-def _versions() -> Json:
-    versions: Json = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = None
-    absent = {name: "not installed" for name, version in versions.items() if version is None}
-    return versions | {"missing": absent}
-
-
-def _git_commit() -> tuple[str | None, str | None]:
-    """(commit, None), with "-dirty" when tracked files differ from it, or (None, reason)."""
-    command = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
-    try:
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+def _warnings(mine: Sequence[Run], reference: Mapping[Turn, Run]) -> list[str]:
+    """A round costs at least a decode step, so on one prompt a gain above its tokens per round is
+    noise. Prompts are looked at one by one: a median over prompts may well exceed what rounds of
+    all prompts yield on average."""
+    suspects = []
+    for (kind, prompt), runs in groupby(sorted(mine, key=_prompt_of), key=_prompt_of):
+        pairs = [(run, reference[_turn(run)]) for run in runs if _turn(run) in reference]
+        if not pairs or pairs[0][0].spec.name == BASELINE:
+            continue
+        gain = statistics.median(
+            ms_per_token(base.rounds) / ms_per_token(run.rounds) for run, base in pairs
         )
-    except FileNotFoundError:
-        return None, "git is not installed"
-    except subprocess.CalledProcessError as error:
-        return None, error.stderr.strip() or "git describe failed"
-    return done.stdout.strip(), None
+        length = statistics.fmean(record.emitted for run, _ in pairs for record in run.rounds)
+        if gain > (1 + _NOISE) * length:
+            suspects.append(f"{kind}/{prompt} {gain:.2f} above {length:.2f}")
+    if not suspects:
+        return []
+    told = ", ".join(suspects[:3]) + (", ..." if len(suspects) > 3 else "")
+    return [
+        f"speedup above tokens per round on {len(suspects)} prompts ({told}): "
+        "the baseline was slowed by something else"
+    ]
+
+
+def _prompt_of(run: Run) -> tuple[str, str]:
+    return run.kind, run.prompt
 
 
 def write_ledger(ledger: Json, path: Path) -> None:

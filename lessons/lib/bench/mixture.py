@@ -102,6 +102,19 @@ def _recipe(name: str, maths: float, copy: float, json: float, code: float, chat
     return Recipe(name, tuple(part for part in parts if part.share))
 
 
+_BRIEF = Lengths(24, 0.4, 8, 48)
+# The mixture of "balanced" with short contexts and answers, for machines without a card.
+_COURSE = Recipe(
+    "course",
+    (
+        Part("maths", 0.2, 0.0, _BRIEF),
+        Part("copy", 0.2, 0.0, _BRIEF, Lengths(200, 0.4, 100, 500)),
+        Part("json", 0.2, 0.0, _BRIEF),
+        Part("code", 0.2, 0.0, _BRIEF),
+        Part("chat", 0.2, 0.8, _BRIEF),
+    ),
+)
+
 RECIPES = {
     recipe.name: recipe
     for recipe in (
@@ -109,6 +122,7 @@ RECIPES = {
         _recipe("assistant", maths=0.1, copy=0.1, json=0.1, code=0.2, chat=0.5),
         _recipe("agent", maths=0.0, copy=0.3, json=0.4, code=0.3, chat=0.0),
         _recipe("reasoning", maths=0.6, copy=0.0, json=0.1, code=0.3, chat=0.0),
+        _COURSE,
     )
 }
 

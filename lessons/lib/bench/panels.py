@@ -69,6 +69,7 @@ def panels(ledger: Json) -> list[Panel]:
         *(_tail(points, name) for name in TAILS),
         _composition(points),
         _predictions(ledger.get("predictions", [])),
+        _residuals(ledger.get("predictions", [])),
     ]
 
 
@@ -225,6 +226,22 @@ def _predictions(rows: Sequence[Json]) -> Panel:
     return Panel("predictions", "Predicted against measured speedup", table, (note,), draw)
 
 
+def _residuals(rows: Sequence[Json]) -> Panel:
+    """By how much predictions miss, over load: where the cost model misreads."""
+    found = [{"method": r["method"], "load": r["load"], "error": r["error"]} for r in rows]
+    table = pd.DataFrame(found, columns=["method", "load", "error"])
+    worst = "" if table.empty else f"the largest miss is {table['error'].abs().max():.0%}"
+
+    def draw(axes: Axes, table: pd.DataFrame) -> None:
+        for method, part in table.groupby("method"):
+            axes.plot(part["error"], part["load"], "o", label=str(method))
+        for bound in (-TOLERANCE, 0.0, TOLERANCE):
+            axes.axvline(bound, color="black", linestyle="--" if bound else "-", linewidth=1)
+        axes.set(xlabel="predicted / measured - 1")
+
+    return Panel("residuals", "Residuals of the predictions by load", table, (worst,), draw)
+
+
 def valid_points(ledger: Json) -> list[Json]:
     """The points whose figures may be used."""
     return [point for point in ledger["points"] if not point["validity"]["problems"]]
@@ -239,7 +256,8 @@ def _load(point: Json) -> str:
 
 
 def _drafted(points: Points) -> list[str]:
-    return sorted({point["method"] for point in points} - {BASELINE})
+    ours = {point["method"] for point in points if not point["setup"].get("is_peer")}
+    return sorted(ours - {BASELINE})
 
 
 def _grouped(points: Points, load_of: Callable[[Json], Any]) -> dict[tuple[str, Any], list[Json]]:

@@ -20,14 +20,14 @@ class Peer:
     """A loaded model of transformers' own class and its `generate`."""
 
     def __init__(self, model: Any) -> None:
-        self._model = model.eval()
+        self.model = model.eval()
         self.name = f"transformers {metadata.version('transformers')}"
 
     @torch.inference_mode()
     def decode(self, prompt_ids: Sequence[int], count: int) -> tuple[list[int], float]:
         """(token ids, ms per token): exactly `count` greedy tokens, timed from the first on."""
-        ids, clock = torch.tensor([list(prompt_ids)], device=self._model.device), _Clock()
-        out = self._model.generate(
+        ids, clock = torch.tensor([list(prompt_ids)], device=self.model.device), _Clock()
+        out = self.model.generate(
             ids,
             attention_mask=torch.ones_like(ids),
             max_new_tokens=count,

@@ -24,6 +24,11 @@ def report(ledger: Json) -> str:
         f"commit {ledger['commit']}; {ledger['command']}",
         f"{valid} valid points; {len(ledger['points']) - valid} left out as not valid",
     ]
+    absent = ledger.get("not_measured", {})
+    head += [f"{name} was not measured: {reason}" for name, reason in absent.items()]
+    peers = sorted({p["method"] for p in ledger["points"] if p["setup"].get("is_peer")})
+    if peers:
+        head.append(f"{', '.join(peers)}: other software, so a ratio is not speculation's gain")
     return "\n\n".join(["\n".join(head), *(panel.text() for panel in panels(ledger))])
 
 

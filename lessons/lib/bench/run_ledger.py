@@ -7,6 +7,7 @@ that was not measured is null, and `missing` beside it says why; it is never zer
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -233,6 +234,38 @@ def paired_ratios(points: Sequence[Json], method: str, metric: str) -> list[floa
         else:
             ratios.append(None)
     return ratios
+
+
+def length_parity(points: Sequence[Json]) -> list[Json]:
+    """Mean output tokens of every method and load beside target-only's on the same requests.
+
+    error: standard error of the mean difference; sampled answers differ in length by chance.
+    """
+    found = {point_key(point): point for point in points}
+    pairs: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for (method, load, seed, block), point in found.items():
+        base = found.get((BASELINE, load, seed, block))
+        if method == BASELINE or base is None:
+            continue
+        ours, theirs = point["requests"], base["requests"]
+        pairs.setdefault((method, load), []).extend(
+            (ours[key]["output_tokens"], theirs[key]["output_tokens"])
+            for key in ours
+            if key in theirs
+        )
+    return [
+        {
+            "method": method,
+            "load": load,
+            "num_requests": len(lengths),
+            "tokens": statistics.fmean(ours for ours, _ in lengths),
+            "target_only_tokens": statistics.fmean(theirs for _, theirs in lengths),
+            "error": statistics.pstdev(a - b for a, b in lengths) / len(lengths) ** 0.5,
+            "same_share": statistics.fmean(a == b for a, b in lengths),
+        }
+        for (method, load), lengths in pairs.items()
+        if lengths
+    ]
 
 
 def _comparison(points: Sequence[Json], method: str, metric: str) -> Json:

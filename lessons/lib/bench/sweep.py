@@ -24,6 +24,7 @@ from lessons.lib.bench.run_ledger import (
     Task,
     append_point,
     compare,
+    length_parity,
     load_ledger,
     make_point,
     point_key,
@@ -120,6 +121,7 @@ def run_sweep(
         point["validity"]["discarded"] = discarded
         append_point(ledger, point, path)
     ledger["comparisons"] = [row for metric in METRICS for row in compare(ledger["points"], metric)]
+    ledger["length_parity"] = length_parity(ledger["points"])
     write_ledger(ledger, path)
     return ledger
 
