@@ -42,7 +42,7 @@ from lessons.lib.train.recipe import Recipe
 from lessons.lib.train.recipes import RECIPES, cached_layers, recipe_maker
 from lessons.lib.train.target_cache import TargetCache
 from lessons.lib.train.text import library_samples
-from lessons.lib.train.trainer import Trainer, TrainSettings, read_checkpoint
+from lessons.lib.train.trainer import Trainer, TrainSettings, mixed_precision, read_checkpoint
 
 _BUILD = Path("build/train")
 
@@ -205,7 +205,8 @@ def _export(options: argparse.Namespace) -> None:
     trainer.resume(checkpoint)
     spare = _held_out(texts)[1]
     groups = [spare[i : i + settings.batch_size] for i in range(0, len(spare), settings.batch_size)]
-    trainer.recipe.finish([texts.batch(group) for group in groups])
+    with mixed_precision(model):
+        trainer.recipe.finish([texts.batch(group) for group in groups])
     out = options.out or shipped(options.name)
     export(trainer, out)
     print(f"{out}: written")
