@@ -9,7 +9,7 @@ from grader_case import FIGURES, LIMITS, UNIT, fill_in, grade, submission
 from autograder.checks import cost_model, figures, lesson08, source_map
 from autograder.checks.figures import FiguresError
 from autograder.judge import judge
-from lessons.lib.checks.asking import Rejected
+from lessons.lib.checks.asking import Rejected, a_type
 
 # The cost model
 
@@ -207,3 +207,7 @@ def test_the_grader_measures_on_its_own_engine():
     assert measured.baseline_ms > 0 and measured.device
     judgement = judge(submission(), UNIT, 1, figures=lambda: measured, limits=LIMITS)
     assert judgement["live"].verdict == "pass", judgement["live"]
+
+
+def test_a_type_has_its_article():
+    assert (a_type(1), a_type("x"), a_type([])) == ("an int", "a str", "a list")

@@ -144,7 +144,8 @@ def a_type(value: Any) -> str:
     """A value's type in words."""
     if value is None:
         return "None (is a return missing?)"
-    return f"a {type(value).__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def is_close(got: float, expected: float, rel_tol: float = REL_TOL) -> bool:

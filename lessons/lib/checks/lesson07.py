@@ -255,11 +255,13 @@ def _refuses(ask: Question, rng: random.Random) -> None:
 
 
 def _changes_no_input(ask: Question, rng: random.Random) -> None:
-    world = random_world(rng, num_tokens=4, depth=2)
-    drafts = world.draw(rng)
-    given = (list(drafts), world.draft(drafts), world.target(drafts), [0.999, 0.999])
-    if ask.call(VERIFY, *given).args != given:
-        raise Rejected(f"{VERIFY} changes the lists that it is given")
+    """Through every outcome of every chain: where a call ends decides which lists it may touch."""
+    world = random_world(rng, num_tokens=3, depth=2)
+    for drafts in world.all_drafts():
+        for _, _, coins in world.coins_by_outcome(drafts, rng):
+            given = (list(drafts), world.draft(drafts), world.target(drafts), coins)
+            if ask.call(VERIFY, *given).args != given:
+                raise Rejected(f"{VERIFY} changes the lists that it is given")
 
 
 def _has_no_memory(ask: Question, rng: random.Random) -> None:
