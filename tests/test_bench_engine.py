@@ -79,6 +79,29 @@ def test_target_only_and_method_ran_under_the_same_setup():
     assert measure(PLAIN)[2].setup == measure(NGRAM)[2].setup
 
 
+def test_an_adaptive_depth_is_fresh_at_each_point_and_leaves_the_next_alone():
+    """Random texts: nothing is accepted, so the controller goes down; the text stays the same."""
+    engine = tiny_engine(shares_prefixes=False)
+    auto = MethodSpec("ngram", 7, is_adaptive=True)
+    open_server = engine_opener(engine, "tiny", [PLAIN, NGRAM, auto])
+
+    async def work(name):
+        async with open_server(name) as server:
+            pacing = engine.pacing
+            log = await drive(server, requests(), THREE_USERS, 0)
+            return pacing, log, await server.facts()
+
+    first, log, facts = asyncio.run(work(auto.name))
+    second = asyncio.run(work(auto.name))[0]
+    fixed, fixed_log, fixed_facts = asyncio.run(work(NGRAM.name))
+    assert auto.name == "ngram-auto" and first is not second
+    assert first.depth_policy is not None is not second.depth_policy
+    assert fixed.depth_policy is None
+    assert [r.output_tokens for r in log.requests] == [len(alone(r)) for r in requests()]
+    assert len(facts.acceptance["proposed"]) != len(fixed_facts.acceptance["proposed"])
+    assert facts.setup == fixed_facts.setup
+
+
 def test_weights_are_counted_once():
     model, _ = tiny_model()
     unfused = reference_model("qwen3")
@@ -200,7 +223,8 @@ def test_a_killed_command_goes_on(bench, tmp_path, capsys, monkeypatch):
     ("arguments", "message"),
     [
         (["--methods", "oracle", "--rates", "1"], "unknown method 'oracle'"),
-        (["--methods", "ngram:x", "--rates", "1"], "must be a whole number"),
+        (["--methods", "ngram:x", "--rates", "1"], "a whole number, or auto"),
+        (["--methods", "none:auto", "--rates", "1"], "a whole number, or auto"),
         (["--methods", "ngram:0", "--rates", "1"], "depth must be 1 or more"),
         (["--methods", "ngram"], "nothing to measure"),
         (["--rates", "fast"], "not numbers: 'fast'"),

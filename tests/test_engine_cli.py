@@ -4,8 +4,10 @@ import sys
 
 import pytest
 
+from lessons.lib.bench import pace
 from lessons.lib.bench.ledger import read_ledger
 from lessons.lib.cli import main
+from lessons.lib.pacing import Pacing
 from tests.engine_models import reference_model, write_folder
 
 
@@ -50,6 +52,27 @@ def test_ngram_gives_the_ids_of_none_and_seeds_repeat(capsys, model):
     assert other["token_ids"] != plain["token_ids"]
 
 
+def test_an_adaptive_depth_leaves_the_text_alone(capsys, model):
+    plain = generate(capsys, model, "--max-new-tokens", "25")
+    paced = generate(
+        capsys, model, "--max-new-tokens", "25", "--method", "ngram", "--depth", "auto"
+    )
+    assert paced["token_ids"] == plain["token_ids"]
+    assert 0 < len(paced["acceptance"]["proposed"]) <= 7  # the most that the controller may ask
+
+
+def test_pacing_is_planned_for_the_method_and_its_weights(capsys, model, monkeypatch):
+    asked = []
+
+    def planned(engine, make, depth, mode):
+        asked.append((type(make()).__name__, depth, mode))
+        return Pacing()
+
+    monkeypatch.setattr(pace, "planned_verification", planned)
+    generate(capsys, model, "--method", "ngram", "--depth", "3", "--pacing", "compact")
+    assert asked == [("NgramProposer", 3, "compact")]
+
+
 def test_text_without_json_and_raw_prompts(capsys, model):
     arguments = ["generate", "--prompt", "<5> <6>", "--model", model, "--max-new-tokens", "3"]
     assert main(arguments) == 0
@@ -75,6 +98,7 @@ def test_compare_writes_a_ledger(capsys, model, tmp_path):
 
 
 GENERATE = ["generate", "--prompt", "<5>", "--model", "MODEL"]
+REPEATS = [*GENERATE, "--prompt", "<5> <6> <7> <5> <6>", "--raw"]  # n-gram finds drafts at once
 COMPARE = ["compare", "--json", "out.json", "--model", "MODEL"]
 
 
@@ -88,6 +112,11 @@ COMPARE = ["compare", "--json", "out.json", "--model", "MODEL"]
         ([*GENERATE, "--top-p", "0"], "top_p must be above 0"),
         ([*GENERATE, "--method", "medusa"], "unknown method 'medusa'; choose one of none, ngram"),
         ([*GENERATE, "--depth", "-1"], "depth must be 0 or more, got -1"),
+        ([*GENERATE, "--depth", "deep"], "not a whole number, nor auto: 'deep'"),
+        ([*GENERATE, "--depth", "auto", "--pacing", "compact"], "give --depth a number"),
+        ([*GENERATE, "--pacing", "compact"], "target-only has none: give --method"),
+        ([*GENERATE, "--method", "ngram", "--pacing", "fast"], "unknown pacing 'fast'"),
+        ([*REPEATS, "--method", "ngram", "--pacing", "compact"], "needs confidences"),
         ([*GENERATE, "--dtype", "int4"], "unknown dtype 'int4'"),
         ([*GENERATE, "--device", "tpu"], "unknown device 'tpu'"),
         ([*GENERATE, "--max-new-tokens", "0"], "max_new_tokens must be 1 or more"),

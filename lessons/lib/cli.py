@@ -10,11 +10,13 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from kernels.runtime import DEVICES, DTYPES, InputError
 from lessons.lib import metrics
+from lessons.lib.bench import pace
 from lessons.lib.bench.cli import add_audit, add_bench, add_report
 from lessons.lib.bench.engine_bench import add_bench_engine
 from lessons.lib.bench.ledger import build_ledger, write_ledger
@@ -83,7 +85,8 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--raw", action="store_true", help="continue the text, no chat template")
     parser.add_argument("--max-new-tokens", type=int, default=64, metavar="N")
     parser.add_argument("--method", default=TARGET_ONLY, help=" | ".join(method_names()))
-    parser.add_argument("--depth", type=int, default=4, help="draft tokens a round, at most")
+    parser.add_argument("--depth", type=_depth, default=4, help="drafts a round, at most, or auto")
+    parser.add_argument("--pacing", help="what of a draft is verified: " + " | ".join(pace.MODES))
     parser.add_argument("--draft", type=Path, metavar="PATH", help="weights of the method")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
     parser.add_argument("--top-k", type=int, default=0, help="0 is off")
@@ -105,9 +108,34 @@ def _generate(options: argparse.Namespace) -> None:
     else:
         message = {"role": "user", "content": options.prompt}
         prompt_ids = engine.tokenizer.apply_chat_template([message])
-    result = engine.generate(prompt_ids, options.max_new_tokens, sampling, proposer, options.depth)
+    depth = _pace(engine, options)
+    result = engine.generate(prompt_ids, options.max_new_tokens, sampling, proposer, depth)
     text = engine.tokenizer.decode(result.token_ids)
     print(json.dumps(_report(prompt_ids, result, text), indent=2) if options.json else text)
+
+
+def _depth(text: str) -> int | str:
+    try:
+        return text if text == pace.AUTO else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"not a whole number, nor auto: {text!r}") from None
+
+
+def _pace(engine: Engine, options: argparse.Namespace) -> int:
+    """Give the engine the pacing that was asked for; returns the most drafts of a round."""
+    if options.depth == pace.AUTO:
+        if options.pacing:
+            raise InputError("--pacing shortens drafts of a fixed depth: give --depth a number")
+        engine.pacing, deepest = pace.adaptive_depth()
+        return deepest
+    if options.pacing:
+        if options.method == TARGET_ONLY:
+            raise InputError("--pacing shortens drafts, and target-only has none: give --method")
+        make = partial(
+            make_proposer, options.method, engine.model, None, options.draft, engine.tokenizer
+        )
+        engine.pacing = pace.planned_verification(engine, make, options.depth, options.pacing)
+    return int(options.depth)
 
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:

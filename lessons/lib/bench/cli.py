@@ -20,6 +20,7 @@ from lessons.lib.bench.latency import Slo
 from lessons.lib.bench.ledger import write_ledger
 from lessons.lib.bench.mixture import RECIPES, find_recipe, recipe_of
 from lessons.lib.bench.openai_server import OpenAIServer
+from lessons.lib.bench.pace import AUTO, adaptive_depth
 from lessons.lib.bench.peer_server import PEERS, Peers, check_peers
 from lessons.lib.bench.predict import engine_predictor, measure_profile, prediction_rows
 from lessons.lib.bench.run import MethodSpec
@@ -40,7 +41,7 @@ Json = dict[str, Any]
 def add_bench(parser: argparse.ArgumentParser) -> None:
     """What to measure, under which load, on which requests, and where the results go."""
     method = parser.add_argument_group("what is measured, always beside target-only")
-    method.add_argument("--methods", type=words, metavar="A:DEPTH,B", help="default: all ready")
+    method.add_argument("--methods", type=words, metavar="A:8,B:auto", help="default: all ready")
     method.add_argument("--depth", type=int, default=4, help="where a method names none")
     method.add_argument("--peers", type=words, default=[], metavar="A,B", help=" | ".join(PEERS))
     method.add_argument("--assistant", type=Path, metavar="FOLDER", help="of transformers-assisted")
@@ -124,11 +125,13 @@ def _server(text: str) -> tuple[str, str]:
 
 
 def method_spec(word: str, depth: int) -> MethodSpec:
-    """ "ngram:8", or "ngram" at the depth given. InputError for what there is none of."""
+    """ "ngram:8", "ngram:auto", or "ngram" at the depth given. InputError for all else."""
     method, separator, own = word.partition(":")
     check_method(method)
+    if own == AUTO and method != TARGET_ONLY:
+        return MethodSpec(method, adaptive_depth()[1], is_adaptive=True)
     if separator and not own.isdigit():
-        raise InputError(f"method {word!r}: the depth behind the colon must be a whole number")
+        raise InputError(f"method {word!r}: behind the colon stands a whole number, or auto")
     depth = int(own) if separator else depth
     if method == TARGET_ONLY:
         return MethodSpec(TARGET_ONLY, 0)

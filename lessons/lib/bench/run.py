@@ -35,15 +35,21 @@ PAGE_SIZE = 16
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method at a depth; target-only has depth 0 and the name "baseline"."""
+    """A method at a depth; target-only has depth 0 and the name "baseline".
+
+    is_adaptive: a controller chooses the depth from step to step, up to `depth`.
+    """
 
     method: str
     depth: int
+    is_adaptive: bool = False
 
     @property
     def name(self) -> str:
-        """ "baseline", "ngram-4", ..."""
-        return BASELINE if self.method == TARGET_ONLY else f"{self.method}-{self.depth}"
+        """ "baseline", "ngram-4", "ngram-auto", ..."""
+        if self.method == TARGET_ONLY:
+            return BASELINE
+        return f"{self.method}-{'auto' if self.is_adaptive else self.depth}"
 
 
 @dataclass(frozen=True)
