@@ -146,5 +146,5 @@ def test_the_static_mode_asks_for_no_confidences_and_no_times():
     def step_ms(*_):
         raise AssertionError("asked for a step time")
 
-    planner = VerifyPlanner(SimpleNamespace(best_budget=step_ms), VerifyMode.STATIC)
+    planner = VerifyPlanner(SimpleNamespace(lengths=step_ms), VerifyMode.STATIC)
     assert planner.plan({"r": [0.0, 0.0, 0.0]})["r"] == VerifyLength(3, 3)

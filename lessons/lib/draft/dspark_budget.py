@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from kernels.runtime import InputError
+from lessons.lib.cost import survival_curve
 
 Survivals = Sequence[Sequence[float]]  # of each request S_1, S_2, ...: `cost.survival_curve`
+Confidences = Sequence[float]  # c_1, c_2, ... of one block: chance of each, given those before
 
 
 def _free(_batch: int) -> float:
@@ -62,6 +64,12 @@ class BudgetRule:
         thetas = self.throughput(survivals)
         rises = (later > now for now, later in zip(thetas, thetas[1:], strict=False))
         return next((k for k, is_rise in enumerate(rises) if not is_rise), len(thetas) - 1)
+
+    def lengths(self, old: Sequence[Confidences], now: Sequence[Confidences]) -> list[int]:
+        """Drafts of each request to verify: how many in all by old confidences, whose by current
+        ones. Both hold as many for each request."""
+        budget = self.best_budget([survival_curve(block) for block in old])
+        return allocate([survival_curve(block) for block in now], budget)
 
 
 def allocate(survivals: Survivals, budget: int) -> list[int]:

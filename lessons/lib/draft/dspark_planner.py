@@ -13,15 +13,13 @@ from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kernels.runtime import InputError
-from lessons.lib.cost import survival_curve
-from lessons.lib.draft.dspark_budget import BudgetRule, allocate
+from lessons.lib.draft.dspark_budget import Confidences
 
 DELAY = 2  # steps between a confidence and the first budget it may enter
 Key = TypeVar("Key", bound=Hashable)
-Confidences = Sequence[float]  # c_1, c_2, ... of one block: chance of each, given those before
 
 
 class VerifyMode(StrEnum):
@@ -40,6 +38,15 @@ class VerifyLength:
 
     num_rows: int
     num_acceptable: int
+
+
+class LengthRule(Protocol):
+    """What chooses the lengths of a step; `BudgetRule` is the engine's own."""
+
+    def lengths(self, old: Sequence[Confidences], now: Sequence[Confidences]) -> list[int]:
+        """Drafts of each request to verify. `old` is of DELAY steps ago, as long as `now`. Must
+        hold: whether draft j is verified depends on nothing of `now` behind c_j."""
+        ...
 
 
 class ConfidenceRing:
@@ -62,8 +69,8 @@ class ConfidenceRing:
 class VerifyPlanner:
     """Owns the ring; one `plan` a step, for all requests that decode in it."""
 
-    def __init__(self, rule: BudgetRule, mode: VerifyMode = VerifyMode.COMPACT) -> None:
-        """rule: its step times must cover every batch and budget that may come."""
+    def __init__(self, rule: LengthRule, mode: VerifyMode = VerifyMode.COMPACT) -> None:
+        """rule: must cover every batch and budget that may come."""
         self._rule = rule
         self.mode = mode
         self._ring = ConfidenceRing()
@@ -92,8 +99,7 @@ class VerifyPlanner:
         if self.mode is VerifyMode.STATIC or not confidences:
             return [len(block) for block in confidences.values()]
         old = [self._ring.stale(request, len(block)) for request, block in confidences.items()]
-        budget = self._rule.best_budget([survival_curve(block) for block in old])
-        return allocate([survival_curve(block) for block in confidences.values()], budget)
+        return self._rule.lengths(old, list(confidences.values()))
 
     def _length(self, drafted: int, admitted: int) -> VerifyLength:
         computed = admitted if self.mode is VerifyMode.COMPACT else drafted
