@@ -1,0 +1,386 @@
+"""Lab 8G: does `verify_lengths` spend a step's budget best, and without looking ahead?
+
+Judged is what the lengths yield, by trying every allocation of up to four requests; what they must
+not look at, by exact laws of the first token and by changing confidences that come too late.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, product
+from operator import mul
+
+from lessons.lib.checks.asking import Question, Rejected, Submission, a_type, built_in_name
+
+CELL = "verify_lengths"
+LENGTHS = "verify_lengths"
+NUM_SMALL, NUM_LARGE, NUM_WORLDS, NUM_CHANGES = 48, 4, 60, 240
+REL_TOL = 1e-9
+MIN_SHARE = 0.95  # of the best throughput: who always verifies nothing does not look ahead either
+PAPER_COST_MS = [0.0, 1.0, 1 / 0.5, 1 / 0.45]  # steps per ms: 1, 0.5, 0.45 (arXiv 2607.05147, A)
+Blocks = list[list[float]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Confidences of two steps ago and of now, and what a step of so many rows costs."""
+
+    old: Blocks
+    now: Blocks
+    cost_ms: list[float]
+
+    @property
+    def arguments(self) -> tuple[Blocks, Blocks, list[float]]:
+        """As `verify_lengths` takes them."""
+        return [list(b) for b in self.old], [list(b) for b in self.now], list(self.cost_ms)
+
+    @property
+    def num_drafts(self) -> int:
+        """Of all requests."""
+        return sum(map(len, self.now))
+
+
+def survivals(block: Sequence[float]) -> list[float]:
+    """c_1, c_1 c_2, ..."""
+    return list(accumulate(block, mul))
+
+
+def tokens_of(blocks: Blocks, lengths: Sequence[int]) -> float:
+    """Expected tokens of a step: one of each request for certain, and the drafts that survive."""
+    pairs = zip(blocks, lengths, strict=True)
+    return len(blocks) + math.fsum(math.fsum(survivals(block)[:n]) for block, n in pairs)
+
+
+def best_yields(blocks: Blocks) -> list[float]:
+    """For each budget the most expected tokens, by trying every allocation."""
+    best = [0.0] * (1 + sum(map(len, blocks)))
+    for lengths in product(*(range(len(block) + 1) for block in blocks)):
+        budget = sum(lengths)
+        best[budget] = max(best[budget], tokens_of(blocks, lengths))
+    return best
+
+
+def sorted_yields(blocks: Blocks) -> list[float]:
+    """The same where allocations are too many to try; tests compare the two."""
+    drafts = sorted((s for block in blocks for s in survivals(block)), reverse=True)
+    return list(accumulate(drafts, initial=float(len(blocks))))
+
+
+def throughputs(yields: Sequence[float], case: Case) -> list[float]:
+    """Tokens per ms of each budget."""
+    batch = len(case.now)
+    return [tokens / case.cost_ms[batch + k] for k, tokens in enumerate(yields)]
+
+
+def lengths_of(ask: Question, case: Case) -> list[int]:
+    """What `verify_lengths` returned, checked against its contract. Raises Rejected."""
+    value = ask.call(LENGTHS, *case.arguments).value
+    if not isinstance(value, list | tuple):
+        raise Rejected(f"{LENGTHS} returned {a_type(value)}, not a list of lengths")
+    if len(value) != len(case.now):
+        raise Rejected(
+            f"{LENGTHS} returned {len(value)} lengths for {len(case.now)} requests: one for each"
+        )
+    if any(isinstance(n, bool) or not isinstance(n, int) for n in value):
+        raise Rejected(f"{LENGTHS} returned a length that is not a whole number")
+    if any(not 0 <= n <= len(block) for n, block in zip(value, case.now, strict=True)):
+        raise Rejected("a length must be 0 or more and at most the number of drafts of its request")
+    return list(value)
+
+
+# best
+
+
+def check_best(submission: Submission) -> str:
+    """The lengths yield what the best of all allocations does; many requests are done in time."""
+    ask, rng = submission.ask(CELL), submission.rng
+    for number in range(NUM_SMALL):
+        case = random_case(rng, 1 + number % 4, is_steady=number % 3 == 0)
+        judge(case, lengths_of(ask, case), best_yields)
+    for _ in range(NUM_LARGE):
+        case = random_case(rng, rng.randint(24, 32), 7)
+        judge(case, lengths_of(ask, case), sorted_yields)
+    return "the lengths yield as much as the best of all allocations, on every staircase"
+
+
+def random_case(
+    rng: random.Random, num_requests: int, max_len: int = 4, is_steady: bool = False
+) -> Case:
+    """is_steady: nothing has changed since two steps ago."""
+    sizes = [rng.randint(0 if place else 1, max_len) for place in range(num_requests)]
+    old = [_confidences(rng, size) for size in sizes]
+    now = [list(b) for b in old] if is_steady else [_confidences(rng, size) for size in sizes]
+    return Case(old, now, staircase(rng, num_requests + sum(sizes)))
+
+
+def _confidences(rng: random.Random, count: int) -> list[float]:
+    top = rng.choice((0.7, 0.95, 1.0))
+    return [top * rng.random() ** 0.4 for _ in range(count)]
+
+
+def staircase(rng: random.Random, max_rows: int) -> list[float]:
+    """Measured-like step times by rows: flat inside a tile, a riser of random height behind it."""
+    times, now, tile = [0.0], rng.uniform(2, 6), rng.choice((1, 2, 3, 4, 8))
+    for rows in range(1, max_rows + 1):
+        is_riser = rows > 1 and (rows - 1) % tile == 0
+        now += rng.uniform(0.1, 0.5) * tile * rng.choice((0.2, 1, 3)) if is_riser else 0.001
+        times.append(now)
+    return times
+
+
+def judge(case: Case, lengths: Sequence[int], yields_of: Callable[[Blocks], list[float]]) -> None:
+    """Raise Rejected, in words, unless the lengths are the best ones."""
+    budget, old = sum(lengths), yields_of(case.old)
+    thetas = throughputs(old, case)
+    if not _close(thetas[budget], max(thetas)):
+        raise Rejected(_why_budget(case, budget, thetas, yields_of))
+    got, best = tokens_of(case.now, lengths), yields_of(case.now)[budget]
+    if _close(got, best):
+        return
+    if _close(tokens_of(case.old, lengths), old[budget]):
+        raise Rejected(
+            "the budget is shared out by the old confidences: only its size comes from them, who "
+            "gets it is settled by the current ones"
+        )
+    raise Rejected(
+        f"the budget is right, but shared out otherwise its drafts would yield "
+        f"{100 * (best / got - 1):.1f} % more expected tokens now"
+    )
+
+
+def _close(got: float, wanted: float) -> bool:
+    return math.isclose(got, wanted, rel_tol=REL_TOL)
+
+
+def _why_budget(
+    case: Case, budget: int, thetas: list[float], yields_of: Callable[[Blocks], list[float]]
+) -> str:
+    """The mistake that this budget is the answer of, as far as it is known."""
+    first_fall = next((k for k in range(len(thetas) - 1) if thetas[k + 1] <= thetas[k]), None)
+    batch, old = len(case.now), yields_of(case.old)
+    drafts_only = [n / max(case.cost_ms[k], 1e-9) for k, n in enumerate(old)]
+    known = [
+        (
+            _argmax(throughputs(yields_of(case.now), case)),
+            "the budget is the best for the current confidences: that looks at the drafts it "
+            "decides about; its size must come from the old ones",
+        ),
+        (
+            first_fall,
+            "the search ends at the first step down: a staircase has several peaks, look at every "
+            "budget",
+        ),
+        (
+            _argmax([(n - batch) / case.cost_ms[batch + k] for k, n in enumerate(old)]),
+            "each request yields one token for certain, whatever is verified: count it",
+        ),
+        (
+            _argmax([n / (case.cost_ms[batch + k - 1] or 1e-9) for k, n in enumerate(old)]),
+            "the cost is looked up one row too low: cost_ms[b] is of b rows in all",
+        ),
+        (_argmax(drafts_only), "a step has a row for each request beside the drafts: count it"),
+        (0, "nothing is verified, although drafts would pay for their rows"),
+        (_argmax(old), "everything is verified, whatever a row costs"),
+    ]
+    fitting = [words for wrong, words in known if wrong == budget]
+    if fitting:
+        return "; or: ".join(fitting)
+    return f"another budget makes {100 * (max(thetas) / thetas[budget] - 1):.1f} % more per ms"
+
+
+def _argmax(values: Sequence[float]) -> int:
+    return max(range(len(values)), key=values.__getitem__)
+
+
+# leak
+
+
+def check_leak(submission: Submission) -> str:
+    """The law of the first token stays the target's, and later confidences change nothing."""
+    ask, rng = submission.ask(CELL), submission.rng
+    _paper(submission.ask(CELL, is_public=True))
+    for _ in range(NUM_WORLDS):
+        _random_world(ask, rng)
+    made, most = map(
+        math.fsum, zip(*(_later_confidences(ask, rng) for _ in range(NUM_CHANGES)), strict=True)
+    )
+    if made < MIN_SHARE * most:
+        raise Rejected("it does not look ahead, but what it chooses is not worth it: see best")
+    return "the output law is the target's in every world, and nothing that comes later is seen"
+
+
+def first_token_law(
+    target: Sequence[float], draft: Sequence[float], lengths: Sequence[int]
+) -> list[float]:
+    """Exact law of a round's first token, where draft x is verified if lengths[x] > 0.
+
+    A verified draft is accepted or replaced by the residual; one that is not, is thrown away, and
+    the target draws. So any choice is allowed that is the same for all x.
+    """
+    residual = [max(p - q, 0.0) for p, q in zip(target, draft, strict=True)]
+    lost, law = math.fsum(residual), [0.0] * len(target)
+    for token, chance in enumerate(draft):
+        accepted = min(1.0, target[token] / chance) if lengths[token] else 0.0
+        law[token] += chance * accepted
+        rest = [r / lost for r in residual] if lengths[token] and lost else target
+        for other, share in enumerate(rest):
+            law[other] += chance * (1 - accepted) * share
+    return law
+
+
+def _paper(ask: Question) -> None:
+    """Appendix A of arXiv 2607.05147: the second confidence gives the first draft away."""
+    target, draft = (0.7, 0.3), (0.5, 0.5)
+    for old in ([0.8, 0.9], [0.8, 0.0], [0.0, 0.0], [1.0, 1.0]):
+        cases = [Case([old], [[0.8, second]], PAPER_COST_MS) for second in (0.9, 0.0)]
+        law = first_token_law(target, draft, [lengths_of(ask, case)[0] for case in cases])
+        if not all(math.isclose(a, b, abs_tol=1e-9) for a, b in zip(law, target, strict=True)):
+            raise Rejected(
+                "it looks ahead: in the paper's example the output law becomes "
+                f"({law[0]:.2f}, {law[1]:.2f}) instead of (0.70, 0.30)"
+            )
+
+
+def _random_world(ask: Question, rng: random.Random) -> None:
+    """Two requests; the later confidences of the first one depend on its first draft."""
+    target, draft = _law(rng), _law(rng)
+    survives = math.fsum(map(min, target, draft))
+    other = _confidences(rng, 2)
+    old, cost_ms = [_confidences(rng, 3), _confidences(rng, 2)], staircase(rng, 7)
+    lengths = []
+    for _ in draft:
+        seen = [rng.choice((0.0, 1.0, rng.random())) for _ in range(2)]
+        case = Case(old, [[survives, *seen], other], cost_ms)
+        lengths.append(lengths_of(ask, case)[0])
+    law = first_token_law(target, draft, lengths)
+    if not all(math.isclose(a, b, abs_tol=1e-9) for a, b in zip(law, target, strict=True)):
+        raise Rejected(
+            "it looks ahead: whether a draft is verified depends on confidences that were computed "
+            "from that draft, and the law of the first token is no longer the target's"
+        )
+
+
+def _law(rng: random.Random) -> list[float]:
+    weights = [rng.uniform(0.1, 1) for _ in range(3)]
+    return [weight / sum(weights) for weight in weights]
+
+
+def _later_confidences(ask: Question, rng: random.Random) -> tuple[float, float]:
+    """Draft j of a block is verified or not by c_1 .. c_j; ties of any kind occur. Returns the
+    throughput by the old confidences, and the best one."""
+
+    values = (0.5, 1.0, rng.choice((0.5, rng.random())))
+
+    def block() -> list[float]:
+        return [rng.choice(values) for _ in range(4)]
+
+    old, now = [block() for _ in range(3)], [block() for _ in range(3)]
+    cost_ms = staircase(rng, 15)
+    request, place = rng.randrange(3), rng.randrange(3)
+    changed = [list(b) for b in now]
+    changed[request][place + 1 :] = [rng.choice((0.0, 0.5, 1.0)) for _ in range(3 - place)]
+    lengths, other = (lengths_of(ask, Case(old, blocks, cost_ms)) for blocks in (now, changed))
+    if (lengths[request] > place) != (other[request] > place):
+        raise Rejected(
+            "it looks ahead: a confidence behind a draft changes whether that draft is verified "
+            "(ties go by position and request, never by what comes later)"
+        )
+    thetas = throughputs(sorted_yields(old), Case(old, now, cost_ms))
+    return thetas[sum(lengths)], max(thetas)
+
+
+# boundary
+
+
+def check_boundary(submission: Submission) -> str:
+    """Edges of the contract; one rejection names all that failed."""
+    ask, rng = submission.ask(CELL), submission.rng
+    parts = (_nothing_to_verify, _extremes, _ties, _refuses, _changes_no_input, _has_no_memory)
+    problems = []
+    for part in parts:
+        try:
+            part(ask, rng)
+        except Rejected as rejected:
+            if rejected.verdict != "fail":
+                raise
+            problems.append(rejected.reason)
+    if problems:
+        raise Rejected("; ".join(dict.fromkeys(problems)))
+    return "empty batches and blocks, ties, sure and hopeless drafts and bad input are handled"
+
+
+def _nothing_to_verify(ask: Question, rng: random.Random) -> None:
+    if lengths_of(ask, Case([], [], [0.0])):
+        raise Rejected("without requests there are no lengths")
+    if any(lengths_of(ask, Case([[], []], [[], []], [0.0, 1.0, 2.0]))):
+        raise Rejected("a request without drafts has length 0")
+
+
+def _extremes(ask: Question, rng: random.Random) -> None:
+    drafts, flat = [[1.0] * 3, [1.0] * 2], [0.0] + [rng.uniform(2, 5)] * 7
+    if lengths_of(ask, Case(drafts, drafts, flat)) != [3, 2]:
+        raise Rejected("sure drafts at no cost are all verified, to the last row of the table")
+    steep = [0.0, *accumulate(2.0**rows for rows in range(7))]
+    if any(lengths_of(ask, Case(drafts, drafts, steep))):
+        raise Rejected("where rows cost more than drafts yield, nothing is verified")
+
+
+def _ties(ask: Question, rng: random.Random) -> None:
+    """Powers of two, so that equal is equal."""
+    for old, now, cost_ms in (
+        ([[0.0, 0.0]], [[1.0, 1.0]], [0.0, 4.0, 4.0, 4.0]),
+        ([[0.5]], [[1.0]], [0.0, 1.0, 1.5]),
+    ):
+        if any(lengths_of(ask, Case(old, now, cost_ms))):
+            raise Rejected("of budgets with the same throughput the smallest is right")
+    budget_of_two = [0.0, 9.0, 9.0, 1.0, 1.0, 1.0, 9.0, 9.0, 9.0, 9.0]
+    old = [[0.5, 0.5], [1.0, 1.0], [0.5, 0.5]]
+    now = [[0.25, 1.0], [0.5, 0.5], [0.5, 0.5]]
+    if lengths_of(ask, Case(old, now, budget_of_two)) != [0, 1, 1]:
+        raise Rejected("the likeliest drafts are verified, not those of the first requests")
+    if lengths_of(ask, Case(old, [[0.5, 1.0]] * 3, budget_of_two)) != [1, 1, 0]:
+        raise Rejected("equal survivals go by position, then by request")
+
+
+def _refuses(ask: Question, rng: random.Random) -> None:
+    some, times = [[0.5, 0.5]], [0.0, 1.0, 1.0, 1.0]
+    bad = {
+        "old and now of different numbers of requests": ([], some, times),
+        "a request with different numbers of drafts in old and now": ([[0.5]], some, times),
+        "a confidence above 1": (some, [[0.5, 1.5]], times),
+        "an old confidence above 1": ([[1.5, 0.5]], some, times),
+        "a confidence below 0": (some, [[-0.5, 0.5]], times),
+        "a cost table that ends before the most rows": (some, some, times[:-1]),
+    }
+    for what, arguments in bad.items():
+        outcome = ask.student.call(LENGTHS, *arguments)
+        if outcome.is_value or outcome.kind == "refused":
+            raise Rejected(f"{LENGTHS} must raise ValueError for {what}")
+        if outcome.kind != "error" or outcome.error_type == "NameError":
+            raise ask.rejected(LENGTHS, outcome)
+        if "ValueError" not in outcome.bases:
+            name = built_in_name(outcome)
+            raise Rejected(f"{LENGTHS} must raise ValueError for {what}, not {name}")
+
+
+def _changes_no_input(ask: Question, rng: random.Random) -> None:
+    case = random_case(rng, 3)
+    if ask.call(LENGTHS, *case.arguments).args != case.arguments:
+        raise Rejected(f"{LENGTHS} changes the lists that it is given")
+
+
+def _has_no_memory(ask: Question, rng: random.Random) -> None:
+    some = [random_case(rng, 3) for _ in range(6)]
+    first = [lengths_of(ask, case) for case in some]
+    if [lengths_of(ask, case) for case in reversed(some)] != first[::-1]:
+        raise Rejected(f"{LENGTHS} gives another answer to the same question after other calls")
+
+
+CHECKS: dict[str, Callable[[Submission], str]] = {
+    "best": check_best,
+    "leak": check_leak,
+    "boundary": check_boundary,
+}
