@@ -7,8 +7,10 @@ import pytest
 
 from autograder.attacks import corpus
 from autograder.attacks.corpus import EARNED_BY_PLAIN, CorpusError, load, read_attack, waiting
+from autograder.attacks.race_attacks import race_attacks
 
 ATTACKS = load()
+RACE = race_attacks()
 # Of stock nbgrader's table only these have no code of their own: what they do is an answer.
 STOCK = [
     *("01", "02", "03", "04a", "04b", "04c", "04d", "05"),
@@ -22,7 +24,7 @@ SOURCE = re.compile(r"own|(stock|timing|specdec) \w+")
 
 
 def sources():
-    found = [part for attack in ATTACKS for part in attack.source.split(", ")]
+    found = [part for attack in [*ATTACKS, *RACE] for part in attack.source.split(", ")]
     return found + [row["source"] for row in waiting()["waiting"]]
 
 
@@ -37,7 +39,14 @@ def test_headers_are_whole_and_ids_unique():
     assert all(SOURCE.fullmatch(source) for source in sources())
     assert len({attack.id for attack in ATTACKS}) == len(ATTACKS) >= 100
     assert len({attack.what for attack in ATTACKS}) == len(ATTACKS)
-    assert {row["needs"] for row in waiting()["waiting"]} == {"speedup", "gpu"}
+    assert {row["needs"] for row in waiting()["waiting"]} == {"gpu"}
+
+
+def test_the_race_has_the_seven_cheats_and_each_has_a_verdict():
+    found = {part for attack in RACE for part in attack.source.split(", ")}
+    assert {f"specdec {letter}" for letter in "abcdefg"} <= found
+    assert len(RACE) >= 14 and {attack.expect for attack in RACE} == {"fail", "invalid", "pass"}
+    assert len({attack.what for attack in RACE}) == len(RACE)
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)

@@ -84,8 +84,9 @@ ONES = [1] * N
 )
 def test_an_output_is_the_targets_or_has_a_problem(got):
     right = [ONES, ONES]
-    assert race.output_problem(Task(()), right, right) == ""
-    assert race.output_problem(Task(()), right, got)
+    task = Task(("a text", "another"))
+    assert race.output_problem(task, right, right) == ""
+    assert race.output_problem(task, right, got)
 
 
 def test_a_won_race_is_a_pass_and_both_sides_ran(stand_in):
@@ -121,6 +122,8 @@ def test_tokens_are_compared_and_a_near_tie_is_forgiven(stand_in, monkeypatch):
         far_off = [right[0], [token + 9 for token in right[1]]]
         assert race.output_problem(task, right, off_by_one) and trial.forgive(task, off_by_one)
         assert race.output_problem(task, right, far_off) and not trial.forgive(task, far_off)
+        for part in (right[:1], [right[0], right[1][:-1]], [right[0], [*right[1], 0]], [], None):
+            assert race.output_problem(task, right, part) and not trial.forgive(task, part)
         drawn = trial.draw(random.Random(1))
     # Two prefills and twice three full rounds of nine tokens; the target alone makes 48 passes.
     assert drawn.least_share == pytest.approx(2 * (1 + 3) / (2 * 24)) and drawn.floor_ms > 0
