@@ -1,11 +1,15 @@
-"""`--draft PATH` takes published folders in `generate` and `compare`; another names its method."""
+"""`--draft PATH` takes published folders, and one of another method is named as that."""
 
 import json
 
 import pytest
 
 from lessons.lib.bench.ledger import read_ledger
+from lessons.lib.bench.workload import KINDS
 from lessons.lib.cli import main
+from lessons.lib.train.cli import main as train
+from lessons.lib.train.data import Sample, write_samples
+from tests.batch_kit import random_ids
 from tests.checkpoint_kit import deep_reference
 from tests.engine_models import write_folder
 from tests.test_checkpoints_block import deepspec, zlab
@@ -50,6 +54,20 @@ def test_compare_takes_one_folder_a_method(folders, tmp_path):
     arguments += ["--model", str(folders["target"]), "--dtype", "float32", "--json", str(out)]
     assert main(arguments) == 0
     assert "dflash-3" in {row["name"] for row in read_ledger(out)["results"]}
+
+
+@pytest.mark.parametrize("method", ["eagle3", "dspark"])
+def test_train_eval_measures_a_published_folder(capsys, folders, tmp_path, method):
+    write_samples(
+        [Sample(random_ids(12, seed), 4, "tiny") for seed in range(20)], tmp_path / "t.npz"
+    )
+    arguments = ["eval", method, "--weights", str(folders[method]), "--limit", "1", "--depth", "3"]
+    arguments += ["--model", str(folders["target"]), "--dtype", "float32", "--device", "cpu"]
+    arguments += ["--data", str(tmp_path / "t.npz"), "--max-new-tokens", "6", "--threads", "1"]
+    assert train(arguments) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if " rounds " in line]
+    assert {row[0] for row in rows} == {"bigram", method}
+    assert {row[1] for row in rows if row[0] == method} == {"all", *KINDS}
 
 
 def test_a_folder_of_another_method_names_the_one_that_fits(capsys, folders):
