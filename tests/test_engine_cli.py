@@ -97,6 +97,17 @@ def test_compare_writes_a_ledger(capsys, model, tmp_path):
     assert "ngram-3" in capsys.readouterr().out
 
 
+def test_compare_measures_an_adaptive_depth_beside_fixed_ones(capsys, model, tmp_path):
+    out = tmp_path / "ledger.json"
+    arguments = ["compare", "--methods", "ngram", "--depths", "2,auto", "--categories", "copy"]
+    arguments += ["--limit", "1", "--max-new-tokens", "12", "--json", str(out), "--model", model]
+    assert main([*arguments, "--dtype", "float32", "--device", "cpu"]) == 0
+    rows = {row["name"]: row for row in read_ledger(out)["results"]}
+    assert list(rows) == ["baseline", "ngram-2", "ngram-auto"]
+    assert len(rows["ngram-2"]["acceptance"]["proposed"]) <= 2 < rows["ngram-auto"]["depth"]
+    assert len({row["num_tokens"] for row in rows.values()}) == 1
+
+
 GENERATE = ["generate", "--prompt", "<5>", "--model", "MODEL"]
 REPEATS = [*GENERATE, "--prompt", "<5> <6> <7> <5> <6>", "--raw"]  # n-gram finds drafts at once
 COMPARE = ["compare", "--json", "out.json", "--model", "MODEL"]

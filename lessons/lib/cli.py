@@ -20,7 +20,7 @@ from lessons.lib.bench import pace
 from lessons.lib.bench.cli import add_audit, add_bench, add_report
 from lessons.lib.bench.engine_bench import add_bench_engine
 from lessons.lib.bench.ledger import build_ledger, write_ledger
-from lessons.lib.bench.run import method_specs, run_interleaved
+from lessons.lib.bench.run import MethodSpec, method_specs, run_interleaved
 from lessons.lib.bench.workload import KINDS, SPLITS, load_prompts
 from lessons.lib.cli_checks import add_soak, add_verify_tree
 from lessons.lib.config import SamplingParams
@@ -142,7 +142,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--methods", type=_words, default=ready_methods(), metavar="A,B")
     parser.add_argument("--draft", action="append", metavar="METHOD=PATH", default=[])
     parser.add_argument("--categories", type=_words, default=["all"], metavar="A,B", help="or all")
-    parser.add_argument("--depths", type=_numbers, default=[2, 4, 8], metavar="2,4,8")
+    parser.add_argument("--depths", type=_depths, default=[2, 4, 8], metavar="2,4,auto")
     parser.add_argument("--repeats", type=int, default=1, metavar="R")
     parser.add_argument("--max-new-tokens", type=int, default=48, metavar="N")
     parser.add_argument("--split", default="main", help=" | ".join(SPLITS))
@@ -157,11 +157,20 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _numbers(text: str) -> list[int]:
+def _depths(text: str) -> list[int | str]:
     try:
-        return [int(word) for word in _words(text)]
+        return [word if word == pace.AUTO else int(word) for word in _words(text)]
     except ValueError:
         raise argparse.ArgumentTypeError(f"not whole numbers: {text!r}") from None
+
+
+def _specs(methods: Sequence[str], depths: Sequence[int | str]) -> list[MethodSpec]:
+    """Fixed depths first, then the adaptive one where it was asked for."""
+    specs = method_specs(methods, [depth for depth in depths if isinstance(depth, int)])
+    if pace.AUTO in depths:
+        deepest = pace.adaptive_depth()[1]
+        specs += [MethodSpec(m, deepest, is_adaptive=True) for m in methods if m != TARGET_ONLY]
+    return specs
 
 
 def _weights(text: str) -> tuple[str, Path]:
@@ -174,7 +183,7 @@ def _weights(text: str) -> tuple[str, Path]:
 
 def _compare(options: argparse.Namespace) -> None:
     sampling = SamplingParams(options.temperature, seed=options.seed)
-    specs = method_specs(options.methods, options.depths)
+    specs = _specs(options.methods, options.depths)
     weights = dict(_weights(word) for word in options.draft)
     kinds = KINDS if options.categories == ["all"] else options.categories
     prompts = [

@@ -20,11 +20,13 @@ from kernels.runtime import InputError, synchronize
 from lessons.lib import metrics
 from lessons.lib.bench.workload import Prompt
 from lessons.lib.config import SamplingParams
+from lessons.lib.draft.adaptive import AdaptiveDepth
 from lessons.lib.draft.registry import TARGET_ONLY, check_method, make_proposer
 from lessons.lib.engine import Engine
 from lessons.lib.metrics import RoundRecord
 from lessons.lib.model.batch import prepare_batch
 from lessons.lib.model.llama import LlamaModel
+from lessons.lib.pacing import Pacing
 from lessons.lib.tree import DraftTree
 
 BASELINE = "baseline"
@@ -153,14 +155,19 @@ def _run(
     sampling: SamplingParams | None,
     weights: Mapping[str, Path] | None,
 ) -> Run:
-    path = (weights or {}).get(spec.method)
-    result = engine.generate(
-        prompt.token_ids(engine.tokenizer),
-        max_new_tokens,
-        sampling,
-        proposer=make_proposer(spec.method, engine.model, sampling, path, engine.tokenizer),
-        depth=spec.depth,
-    )
+    path, pacing = (weights or {}).get(spec.method), engine.pacing
+    if spec.is_adaptive:
+        engine.pacing = Pacing(depth_policy=AdaptiveDepth())  # fresh: a text is paced by itself
+    try:
+        result = engine.generate(
+            prompt.token_ids(engine.tokenizer),
+            max_new_tokens,
+            sampling,
+            proposer=make_proposer(spec.method, engine.model, sampling, path, engine.tokenizer),
+            depth=spec.depth,
+        )
+    finally:
+        engine.pacing = pacing
     return Run(
         spec,
         prompt.kind,
