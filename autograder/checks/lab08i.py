@@ -51,9 +51,9 @@ def check_live(graded: Graded) -> str:
         raise Rejected("goodput_rps is not the one of the course's own instrument")
 
     sweep = plug.simulate(seed=rng.randint(4, 99))
-    ratios = {load: sweep.ratios(load) for load in plug.LOADS}
+    ratios: dict[float, list[float]] = {load: sweep.ratios(load) for load in plug.LOADS}
     point = bootstrap.crossing(ratios).load
-    got = crossing_of(graded.ask(CROSSING), list(ratios), list(ratios.values()))
+    got = crossing_of(graded.ask(CROSSING), list(plug.LOADS), list(ratios.values()))
     if got is None or abs(got - point) > 1e-6 * point:
         raise Rejected("crossing_load is not the one of the course's own instrument")
 
