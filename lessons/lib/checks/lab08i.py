@@ -28,7 +28,7 @@ from lessons.lib.checks.ledger_faults import FAULTS, Points, draw_points, judge_
 from lessons.lib.checks.load_curves import draw_curve, judge_crossing
 
 FIGURES, CROSSING, FIND = "serving_figures", "crossing_load", "find_faults"
-NUM_LOGS, NUM_CURVES, NUM_LEDGERS = 16, 40, 40
+NUM_LOGS, NUM_CURVES, NUM_LEDGERS = 16, 40, 120
 
 
 def figures_of(ask: Question, log: Log, slo: dict[str, float]) -> Figures:
