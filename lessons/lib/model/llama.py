@@ -10,6 +10,7 @@ tells where the time of a step goes).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,9 +21,13 @@ from kernels.kv_pool import KVPool, RollbackPolicy
 from kernels.linear import linear, pack
 from kernels.rms_norm import add_rms_norm, rms_norm
 from kernels.tree_attention import plan_for, tree_attention
+from kernels.tree_layout import TreeLayout
 from lessons.lib.config import ModelConfig, RopeScaling
 from lessons.lib.model.batch import ForwardBatch
 from lessons.lib.model.features import FeatureCapture
+
+# (query [rows, heads, head_dim], k_cache and v_cache of the layer) -> as query
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -103,10 +108,7 @@ class LlamaModel:
         `capture` keeps the hidden states it asks for, of all rows.
         """
         cos, sin = self._cos[batch.positions, None], self._sin[batch.positions, None]
-        plan = plan_for(self.dtype, pool.k[0], batch.layout, self.config.group_size)
-        attend = partial(
-            tree_attention, layout=batch.layout, scale=self.config.head_dim**-0.5, plan=plan
-        )
+        attend = self.attention(batch.layout, pool)
         hidden, eps = F.embedding(batch.token_ids, self.embedding), self.config.rms_norm_eps
         # The norm behind each sum is one operation with it, so it belongs to the next block.
         norms = [layer.attn_norm for layer in self.layers[1:]] + [self.final_norm]
@@ -124,6 +126,11 @@ class LlamaModel:
         if batch.logit_rows is not None:
             normed = normed[batch.logit_rows]
         return linear(normed, self._packed_head)
+
+    def attention(self, layout: TreeLayout, pool: KVPool) -> Attend:
+        """The attention of one forward: what depends on the layout alone is worked out here."""
+        plan = plan_for(self.dtype, pool.k[0], layout, self.config.group_size)
+        return partial(tree_attention, layout=layout, scale=self.config.head_dim**-0.5, plan=plan)
 
     @torch.no_grad()
     def key_value(
