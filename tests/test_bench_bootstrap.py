@@ -118,14 +118,19 @@ def test_what_cannot_be_is_refused(wrong, message):
         wrong()
 
 
-def test_the_median_interval_holds_the_median_as_often_as_it_says():
+@pytest.mark.parametrize(("level", "least", "most"), [(0.95, 0.91, 0.97), (0.5, 0.42, 0.62)])
+def test_the_median_interval_holds_the_median_about_as_often_as_it_says(level, least, most):
+    """A percentile interval of twelve pairs is a little too narrow: 0.935 for 0.95."""
     rng = np.random.default_rng(0)
-    hits, low, runs = 0, 0.93, 300
+    hits, runs = 0, 600
     for _ in range(runs):
         ratios = 1.5 * np.exp(rng.standard_t(2, size=12) * 0.2)  # heavy tails: machines stall
-        found = median_interval(ratios, np.ones(12), num_resamples=500)
+        found = median_interval(ratios, np.ones(12), level, num_resamples=500)
         assert found.low <= found.estimate <= found.high and found.num_blocks == 12
         hits += found.low <= 1.5 <= found.high
-    assert hits / runs >= low
+    assert least <= hits / runs <= most
+
+
+def test_one_stall_does_not_move_the_median_interval():
     stalled = median_interval([1.5] * 9 + [0.01], [1.0] * 10)
     assert (stalled.low, stalled.high) == pytest.approx((1.5, 1.5))
