@@ -34,8 +34,9 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 course: $(READY) ## install, build the assignments, grade a sample class, render the site
 	$(PY) -m autograder course $(ARGS)
 
-test: $(READY) ## run the tests (ARGS='-m slow' for the long ones)
-	$(PY) -m pytest $(ARGS)
+# A file's tests stay in one process, since they share what they load. Long tests race clocks: -n 0.
+test: $(READY) ## run the tests (ARGS='-m slow -n 0' for the long ones)
+	$(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 lab: $(READY) ## open the student's copies in JupyterLab, with a start page
 	$(PY) -m autograder lab $(ARGS)
