@@ -128,9 +128,11 @@ def test_a_machine_without_memory_is_nobodys_zero(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: memory.RESERVE_BYTES - 1)
     slow = "import time\ndef expected_tokens_per_round(x): time.sleep(30)"
     judgement = grade(submission(cost=slow), "rlimits", limits=replace(LIMITS, call_s=30.0))
-    checks = [judgement[name] for name in ("main", "boundary", "source_map", "live")]
-    assert {check.verdict for check in checks} == {"not_measured"}
-    assert all("this machine ran out of memory" in check.reason for check in checks)
+    for name in ("main", "boundary"):  # those that were waiting when the memory was gone
+        assert judgement[name].verdict == "not_measured"
+        assert "this machine ran out of memory" in judgement[name].reason
+    verdicts = {judgement[name].verdict for name in ("source_map", "live")}
+    assert "invalid" not in verdicts  # whoever the watch met, it is not held against the student
 
 
 # The control groups

@@ -10,7 +10,8 @@ import pytest
 from grader_case import ISOLATIONS, LIMITS, isolation_of, run, started
 
 from autograder.sandbox import launcher
-from autograder.sandbox.launcher import Limits
+from autograder.sandbox.launcher import Extras, Limits
+from autograder.sandbox.processes import environments
 from autograder.sandbox.session import Cell, Sandbox, isolation_name
 
 REPO = Path(__file__).parents[1]
@@ -19,7 +20,7 @@ both = pytest.mark.parametrize("isolation", ISOLATIONS)
 
 def processes_of(mark):
     """Processes that carry a worker's mark."""
-    return [pid for pid, text in launcher._environments() if mark.encode() in text]
+    return [pid for pid, text in environments() if mark.encode() in text]
 
 
 @both
@@ -280,5 +281,5 @@ def test_a_repository_inside_the_python_folder_is_covered(monkeypatch):
 
 def test_what_lies_below_tmp_stays_visible():
     """A repository or a Python there is bound after the private /tmp, which would cover it up."""
-    command = launcher._bubblewrap("user", Limits(), (), {})
+    command = launcher._bubblewrap("user", Limits(), (), Extras(), {})
     assert command.index("/tmp") < command.index("--ro-bind")

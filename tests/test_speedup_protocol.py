@@ -165,7 +165,7 @@ def test_a_wrong_output_fails_unless_it_is_right_after_all():
     world = World()
     student = Runner(world, 1.0, answer=lambda n: 0)
     decision = race(student, world=world).run(random.Random(1))
-    assert (decision.verdict, decision.hint) == ("fail", "speed-output")
+    assert (decision.verdict, decision.hint) == ("fail", "hint-speed-output")
     asked = []
     trial = Trial(draw, problem, lambda task, output: asked.append(output) or True)
     student = Runner(world, 50.0, answer=lambda n: n * n + 1)

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from autograder.checks import live_engine
 from autograder.checks.graded import Graded
 from lessons.lib.checks.asking import Rejected
-from lessons.lib.checks.lab08b import (
+from lessons.lib.checks.lab08b import check_boundary, check_step, check_whole
+from lessons.lib.checks.online_softmax import (
     CELL,
     Block,
     Row,
     State,
-    check_boundary,
-    check_step,
-    check_whole,
     normalize,
     random_block,
     step,

@@ -5,18 +5,14 @@ from collections.abc import Callable
 from autograder.checks import live_engine
 from autograder.checks.graded import Graded
 from lessons.lib.checks.asking import Passed, Rejected
+from lessons.lib.checks.budget_cases import Blocks, Case, best_yields, random_case, staircase
 from lessons.lib.checks.lab08g import (
     CELL,
-    Blocks,
-    Case,
-    best_yields,
     check_best,
     check_boundary,
     check_leak,
     judge,
     lengths_of,
-    random_case,
-    staircase,
 )
 
 SLOW = ("live",)

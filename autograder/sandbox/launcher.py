@@ -245,9 +245,8 @@ def _bubblewrap(
         command += _bind(path, path)
     for library in libraries:
         command += _bind(library, Path("/course") / library.relative_to(REPO))
-        if (
-            library / "checks"
-        ).is_dir():  # the engine is for all, what a check compares with is not
+        if (library / "checks").is_dir():
+            # The engine is for all; what a check compares with is not.
             hidden = str(Path("/course") / library.relative_to(REPO) / "checks")
             command += ["--perms", "0555", "--size", "4096", "--tmpfs", hidden]
     command += ["--remount-ro", "/", "--chdir", "/tmp", "--clearenv"]
