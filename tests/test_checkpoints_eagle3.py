@@ -225,7 +225,10 @@ def test_verifier_weights_of_older_speculators_are_left_out(tmp_path):
     layout = speculators()
     layout.tensors["verifier_lm_head.weight"] = torch.zeros(DRAFTED, HIDDEN)
     layout.tensors["verifier_norm.weight"] = torch.zeros(HIDDEN)
-    load_draft(written(tmp_path, layout), target())
+    net = load_draft(written(tmp_path, layout), target())
+    # The drafter keeps its own head and norm: the zeros went nowhere.
+    assert torch.equal(net.lm_head.weight, layout.tensors["lm_head.weight"])
+    assert all(weight.any() for weight in net.state_dict().values() if weight.is_floating_point())
 
 
 def absolute_map(tensors):
