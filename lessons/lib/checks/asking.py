@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -84,6 +84,16 @@ class Question:
         """A finite number that a function returned. Raises Rejected."""
         return as_number(self.call(name, *args).value, name)
 
+    def must_refuse(self, name: str, what: str, *args: Any) -> None:
+        """Raises Rejected, which says `what` the input is, unless the call raises ValueError."""
+        outcome = self.student.call(name, *args)
+        if outcome.is_value or outcome.kind == "refused":
+            raise Rejected(f"{name} must raise ValueError for {what}")
+        if outcome.kind != "error" or outcome.error_type == "NameError":
+            raise self.rejected(name, outcome)
+        if "ValueError" not in outcome.bases:
+            raise Rejected(f"{name} must raise ValueError for {what}, not {built_in_name(outcome)}")
+
     def rejected(self, name: str, outcome: Outcome) -> Rejected:
         """Why an outcome is not a value, in words a student can act on."""
         if outcome.is_lost:
@@ -113,6 +123,23 @@ class Question:
         if ran is not None and ran.is_lost:
             return f"{name} is not defined: cell {self.cell} {ran.detail}{ADVICE[ran.kind]}"
         return f"{name} is not defined: define it in cell {self.cell}"
+
+
+def try_all(parts: Iterable[Callable[..., None]], *arguments: Any) -> None:
+    """Run every part; one rejection names all that failed, in order, each reason once.
+
+    A rejection other than a fail ends it at once: the worker is lost, or nothing was measured.
+    """
+    reasons = []
+    for part in parts:
+        try:
+            part(*arguments)
+        except Rejected as rejected:
+            if rejected.verdict != "fail":
+                raise
+            reasons.append(rejected.reason)
+    if reasons:
+        raise Rejected("; ".join(dict.fromkeys(reasons)))
 
 
 def built_in_name(outcome: Outcome) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 
-from lessons.lib.checks.asking import Question, Rejected, Submission, a_type, built_in_name
+from lessons.lib.checks.asking import Question, Rejected, Submission, a_type, try_all
 
 CELL = "tree_layout"
 LAYOUT = "tree_layout"
@@ -209,16 +209,7 @@ def check_boundary(submission: Submission) -> str:
     """Edges of the contract; one rejection names all that failed."""
     ask, rng = submission.ask(CELL), submission.rng
     parts = (_root_alone, _no_context, _deep_chain, _refuses, _changes_no_input, _has_no_memory)
-    problems = []
-    for part in parts:
-        try:
-            part(ask, rng)
-        except Rejected as rejected:
-            if rejected.verdict != "fail":
-                raise
-            problems.append(rejected.reason)
-    if problems:
-        raise Rejected("; ".join(dict.fromkeys(problems)))
+    try_all(parts, ask, rng)
     return "a root alone, no context, a deep chain and impossible trees are handled"
 
 
@@ -255,14 +246,7 @@ def _refuses(ask: Question, rng: random.Random) -> None:
         "a negative context_len": ([-1, 0], -1),
     }
     for what, arguments in cases.items():
-        outcome = ask.student.call(LAYOUT, *arguments)
-        if outcome.is_value or outcome.kind == "refused":
-            raise Rejected(f"{LAYOUT} must raise ValueError for {what}")
-        if outcome.kind != "error" or outcome.error_type == "NameError":
-            raise ask.rejected(LAYOUT, outcome)
-        if "ValueError" not in outcome.bases:
-            name = built_in_name(outcome)
-            raise Rejected(f"{LAYOUT} must raise ValueError for {what}, not {name}")
+        ask.must_refuse(LAYOUT, what, *arguments)
 
 
 def _changes_no_input(ask: Question, rng: random.Random) -> None:

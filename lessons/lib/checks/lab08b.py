@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from lessons.lib.checks.asking import Question, Rejected, Submission
+from lessons.lib.checks.asking import Question, Rejected, Submission, try_all
 from lessons.lib.checks.online_softmax import (
     CELL,
     MISTAKES,
@@ -192,16 +192,7 @@ def check_boundary(submission: Submission) -> str:
     """Edges of the contract; one rejection names all that failed."""
     ask, rng = submission.ask(CELL), submission.rng
     parts = (_hidden_block, _unseen_rows, _last_bit, _far_apart, _one_by_one, _changes_no_input)
-    problems = []
-    for part in parts:
-        try:
-            part(ask, rng)
-        except Rejected as rejected:
-            if rejected.verdict != "fail":
-                raise
-            problems.append(rejected.reason)
-    if problems:
-        raise Rejected("; ".join(dict.fromkeys(problems)))
+    try_all(parts, ask, rng)
     return "hidden blocks, unseen rows, the last bit of a word and scores far apart are handled"
 
 

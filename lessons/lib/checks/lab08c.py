@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from lessons.lib.checks.asking import Question, Rejected, Submission, a_type, built_in_name
+from lessons.lib.checks.asking import Question, Rejected, Submission, a_type, try_all
 
 CELL = "rollback_tree_kv"
 ROLLBACK = "rollback_tree_kv"
@@ -213,16 +213,7 @@ def check_boundary(submission: Submission) -> str:
     """Edges of the contract; one rejection names all that failed."""
     ask, rng = submission.ask(CELL), submission.rng
     parts = (_nothing_stays, _all_stays, _refuses, _changes_no_input, _has_no_memory)
-    problems = []
-    for part in parts:
-        try:
-            part(ask, rng)
-        except Rejected as rejected:
-            if rejected.verdict != "fail":
-                raise
-            problems.append(rejected.reason)
-    if problems:
-        raise Rejected("; ".join(dict.fromkeys(problems)))
+    try_all(parts, ask, rng)
     return "an empty path, a whole chain and impossible paths are handled"
 
 
@@ -250,14 +241,7 @@ def _refuses(ask: Question, rng: random.Random) -> None:
         "a table too short for the tree": (table[:3], 9, 5, [0, 2], 4),
     }
     for what, arguments in bad.items():
-        outcome = ask.student.call(ROLLBACK, *arguments)
-        if outcome.is_value or outcome.kind == "refused":
-            raise Rejected(f"{ROLLBACK} must raise ValueError for {what}")
-        if outcome.kind != "error" or outcome.error_type == "NameError":
-            raise ask.rejected(ROLLBACK, outcome)
-        if "ValueError" not in outcome.bases:
-            name = built_in_name(outcome)
-            raise Rejected(f"{ROLLBACK} must raise ValueError for {what}, not {name}")
+        ask.must_refuse(ROLLBACK, what, *arguments)
 
 
 def _changes_no_input(ask: Question, rng: random.Random) -> None:

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from lessons.lib.checks.asking import Question, Rejected, Submission, a_type, built_in_name
+from lessons.lib.checks.asking import Question, Rejected, Submission, a_type, try_all
 from lessons.lib.checks.budget_cases import (
     REL_TOL,
     Blocks,
@@ -213,16 +213,7 @@ def check_boundary(submission: Submission) -> str:
     """Edges of the contract; one rejection names all that failed."""
     ask, rng = submission.ask(CELL), submission.rng
     parts = (_nothing_to_verify, _extremes, _ties, _refuses, _changes_no_input, _has_no_memory)
-    problems = []
-    for part in parts:
-        try:
-            part(ask, rng)
-        except Rejected as rejected:
-            if rejected.verdict != "fail":
-                raise
-            problems.append(rejected.reason)
-    if problems:
-        raise Rejected("; ".join(dict.fromkeys(problems)))
+    try_all(parts, ask, rng)
     return "empty batches and blocks, ties, sure and hopeless drafts and bad input are handled"
 
 
@@ -270,14 +261,7 @@ def _refuses(ask: Question, rng: random.Random) -> None:
         "a cost table that ends before the most rows": (some, some, times[:-1]),
     }
     for what, arguments in bad.items():
-        outcome = ask.student.call(LENGTHS, *arguments)
-        if outcome.is_value or outcome.kind == "refused":
-            raise Rejected(f"{LENGTHS} must raise ValueError for {what}")
-        if outcome.kind != "error" or outcome.error_type == "NameError":
-            raise ask.rejected(LENGTHS, outcome)
-        if "ValueError" not in outcome.bases:
-            name = built_in_name(outcome)
-            raise Rejected(f"{LENGTHS} must raise ValueError for {what}, not {name}")
+        ask.must_refuse(LENGTHS, what, *arguments)
 
 
 def _changes_no_input(ask: Question, rng: random.Random) -> None:

@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 
-from lessons.lib.checks.asking import Question, Rejected, Submission, a_type, built_in_name
+from lessons.lib.checks.asking import Question, Rejected, Submission, a_type, try_all
 from lessons.lib.checks.law_worlds import World, random_law, random_world, same_law
 
 CELL = "verify_chain"
@@ -195,16 +195,7 @@ def check_boundary(submission: Submission) -> str:
     """Edges of the contract; one rejection names all that failed."""
     ask, rng = submission.ask(CELL), submission.rng
     parts = (_no_draft, _equal_laws, _greedy, _refuses, _changes_no_input, _has_no_memory)
-    problems = []
-    for part in parts:
-        try:
-            part(ask, rng)
-        except Rejected as rejected:
-            if rejected.verdict != "fail":
-                raise
-            problems.append(rejected.reason)
-    if problems:
-        raise Rejected("; ".join(dict.fromkeys(problems)))
+    try_all(parts, ask, rng)
     return "no draft, equal laws, greedy rows and impossible input are handled"
 
 
@@ -244,14 +235,7 @@ def _refuses(ask: Question, rng: random.Random) -> None:
         "a coin too few": ([1, 2], laws[:2], laws, [0.5]),
     }
     for what, arguments in cases.items():
-        outcome = ask.student.call(VERIFY, *arguments)
-        if outcome.is_value or outcome.kind == "refused":
-            raise Rejected(f"{VERIFY} must raise ValueError for {what}")
-        if outcome.kind != "error" or outcome.error_type == "NameError":
-            raise ask.rejected(VERIFY, outcome)
-        if "ValueError" not in outcome.bases:
-            name = built_in_name(outcome)
-            raise Rejected(f"{VERIFY} must raise ValueError for {what}, not {name}")
+        ask.must_refuse(VERIFY, what, *arguments)
 
 
 def _changes_no_input(ask: Question, rng: random.Random) -> None:
