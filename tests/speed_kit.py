@@ -3,7 +3,8 @@
 import random
 from dataclasses import dataclass, field
 
-from autograder.speedup import Race, Rules, Task, Trial
+from autograder.speed_decision import Rules
+from autograder.speedup import Race, Task, Trial
 from lessons.lib.checks.outcome import Outcome
 
 

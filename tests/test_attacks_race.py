@@ -15,7 +15,8 @@ from autograder.attacks.race_attacks import PIN, race_attacks
 from autograder.checks import race
 from autograder.sandbox.processes import descendants
 from autograder.sandbox.session import Cell, Sandbox
-from autograder.speedup import Race, Rules
+from autograder.speed_decision import Rules
+from autograder.speedup import Race
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.slow]
 LOAD = 'race_model, race_tokenizer = load_model(dtype="bfloat16")\n'

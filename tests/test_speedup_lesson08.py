@@ -9,7 +9,8 @@ from grader_case import COST, FIGURES, LIMITS, fill_in, grade, submission
 from autograder.checks import cost_model, figures, race
 from autograder.checks.race_prompts import copy_request, json_request
 from autograder.sandbox.session import Cell, Sandbox
-from autograder.speedup import Decision, Race, Task
+from autograder.speed_decision import Decision
+from autograder.speedup import Race, Task
 from lessons.lib.bench.workload import load_prompts
 from lessons.lib.checks.asking import Rejected
 

@@ -7,8 +7,9 @@ import random
 import pytest
 from speed_kit import Runner, World, draw, noisy, problem, race
 
-from autograder import speedup
-from autograder.speedup import Pair, Rules, Task, Timing, Trial, decide
+from autograder import speed_decision
+from autograder.speed_decision import Pair, Rules, Timing, decide
+from autograder.speedup import Task, Trial
 from lessons.lib.checks.outcome import Outcome
 
 RULES = Rules(bar=1.2)
@@ -286,4 +287,4 @@ def test_the_comparison_is_on_the_clock():
 
 def test_a_floor_needs_no_share_and_a_share_no_floor():
     assert Task((1,)).floor_ms == Task((1,)).least_share == 0.0
-    assert speedup.too_fast(pairs([1.5] * 5)) == ""
+    assert speed_decision.too_fast(pairs([1.5] * 5)) == ""

@@ -10,7 +10,7 @@ from grader_case import ISOLATIONS, isolation_of
 from autograder import machine
 from autograder.sandbox.launcher import Extras, Limits, descendants
 from autograder.sandbox.session import Cell, Sandbox
-from autograder.speedup import Pair, Timing, clocks_disagree
+from autograder.speed_decision import Pair, Timing, clocks_disagree
 
 COUNTER = """
 import os, threading, time

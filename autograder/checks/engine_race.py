@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from autograder import machine
-from autograder.speedup import Decision, Race, Rules, Task, Trial
+from autograder.speed_decision import Decision, Rules
+from autograder.speedup import Race, Task, Trial
 from lessons.lib.checks.outcome import Outcome, Student
 
 Generate = Callable[[list[int]], list[int]]

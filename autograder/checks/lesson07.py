@@ -5,7 +5,7 @@ from collections.abc import Callable
 from autograder.checks import live_engine
 from autograder.checks.engine_race import race
 from autograder.checks.graded import Graded
-from autograder.speedup import Rules
+from autograder.speed_decision import Rules
 from lessons.lib.checks.asking import Rejected
 from lessons.lib.checks.lesson07 import CELL, check_accept, check_boundary, check_law, verify
 

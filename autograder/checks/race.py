@@ -21,7 +21,8 @@ from autograder.checks.figures import Figures
 from autograder.checks.race_prompts import copy_request, json_request
 from autograder.sandbox.launcher import Extras, Limits
 from autograder.sandbox.session import Cell, Sandbox
-from autograder.speedup import Decision, Pair, Race, Rules, Task, Timing, Trial, decide, record
+from autograder.speed_decision import Decision, Pair, Rules, Timing, decide, record
+from autograder.speedup import Race, Task, Trial
 from lessons.lib.checks.asking import Rejected
 from lessons.lib.checks.outcome import Outcome, Student
 from lessons.lib.model.weight_cache import CACHE_VARIABLE, cache_folder
