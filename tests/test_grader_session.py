@@ -4,7 +4,7 @@ import pytest
 from grader_case import ISOLATIONS, LIMITS, started
 
 from autograder.sandbox import session
-from autograder.sandbox.launcher import Limits
+from autograder.sandbox.launcher import Limits, SandboxError
 from autograder.sandbox.session import Cell, Sandbox, find_isolation
 
 both = pytest.mark.parametrize("isolation", ISOLATIONS)
@@ -100,24 +100,61 @@ def test_an_error_is_told_with_its_line():
 # Where there is no bubblewrap
 
 
-def test_without_bubblewrap_one_loud_warning(monkeypatch, capsys):
+@pytest.fixture
+def fresh_probe():
+    """Nothing is known of this machine yet, nor afterwards."""
+    caches = (session._working_sandbox, session._warn_once)
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+def test_without_bubblewrap_one_loud_warning(fresh_probe, monkeypatch, capsys):
     monkeypatch.setattr(session.shutil, "which", lambda name: None)
-    find_isolation.cache_clear()
-    try:
-        assert [find_isolation(), find_isolation()] == ["rlimits", "rlimits"]
-        warning = capsys.readouterr().err
-        assert warning.count("NO SANDBOX") == 1 and "apt-get install bubblewrap" in warning
-    finally:
-        monkeypatch.undo()
-        find_isolation.cache_clear()
+    assert [find_isolation(), find_isolation()] == ["rlimits", "rlimits"]
+    warning = capsys.readouterr().err
+    assert warning.count("NO SANDBOX") == 1 and "apt-get install bubblewrap" in warning
 
 
-def test_a_bubblewrap_that_does_not_work_counts_as_none(monkeypatch, capsys):
+def test_a_bubblewrap_that_does_not_work_counts_as_none(fresh_probe, monkeypatch, capsys):
     monkeypatch.setattr(session.shutil, "which", lambda name: "/bin/false")
-    find_isolation.cache_clear()
-    try:
-        assert find_isolation() == "rlimits"
-        assert "NO SANDBOX" in capsys.readouterr().err
-    finally:
-        monkeypatch.undo()
-        find_isolation.cache_clear()
+    assert find_isolation() == "rlimits"
+    assert "NO SANDBOX" in capsys.readouterr().err
+
+
+class FakeWorkers:
+    """Workers of which the first `num_failures` do not start, as on a machine without memory."""
+
+    def __init__(self, num_failures):
+        self.num_failures, self.tried = num_failures, []
+
+    def __call__(self, isolation, limits):
+        self.tried.append(isolation)
+        if len(self.tried) <= self.num_failures:
+            raise SandboxError("the worker did not start (timeout)")
+        return self
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("num_failures", "found", "num_tried"),
+    [
+        (0, ["user", "user"], 1),
+        (1, ["user", "user"], 2),
+        (2, ["rlimits", "user", "user"], 3),
+        (99, ["rlimits", "rlimits"], 4),
+    ],
+)
+def test_a_probe_that_failed_is_made_again_and_one_that_worked_is_not(
+    fresh_probe, monkeypatch, num_failures, found, num_tried
+):
+    workers = FakeWorkers(num_failures)
+    monkeypatch.setattr(session, "Worker", workers)
+    monkeypatch.setattr(session.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(session.shutil, "which", lambda name: "/usr/bin/bwrap")
+    assert [find_isolation() for _ in found] == found
+    assert workers.tried == ["user"] * num_tried

@@ -1,6 +1,6 @@
 """Start and kill one worker process, as isolated as this machine allows.
 
-Three ways, tried in this order and probed once:
+Three ways, tried in this order (`session.find_isolation`):
 1. bubblewrap started by root: namespaces without a user namespace, and the worker drops to uid
    65534 itself. The process limit binds, because the uid is really another one.
 2. bubblewrap with a user namespace: for an ordinary user.

@@ -4,6 +4,7 @@ When the student's code kills or stalls the worker, another is started and the c
 so that one bad call does not decide the checks after it.
 """
 
+import contextlib
 import functools
 import os
 import re
@@ -156,23 +157,38 @@ def course_libraries(cells: Sequence[Cell]) -> list[Path]:
     return [launcher.REPO / "kernels", lessons / "__init__.py", lessons / "lib"]
 
 
-@functools.cache
 def find_isolation() -> str:
-    """The strongest way that works here: "root", "user" or "rlimits". Probed once."""
+    """The strongest way that works here: "root", "user" or "rlimits".
+
+    What works is remembered. That nothing works is asked again each time, so that a moment in which
+    the machine was too busy does not take the sandbox from everybody who is graded after it.
+    """
+    try:
+        return _working_sandbox()
+    except SandboxError:
+        _warn_once()
+        return "rlimits"
+
+
+@functools.cache
+def _working_sandbox() -> str:
+    """The bubblewrap way in which a worker starts; each is tried twice. Raises SandboxError."""
     candidates = ["root", "user"] if os.geteuid() == 0 else ["user"]
-    for candidate in candidates if shutil.which("bwrap") else []:
-        try:
+    for candidate in candidates * 2 if shutil.which("bwrap") else []:
+        with contextlib.suppress(SandboxError):
             Worker(candidate, Limits(start_s=20.0)).close()
             return candidate
-        except SandboxError:
-            continue
+    raise SandboxError("no bubblewrap that works")
+
+
+@functools.cache
+def _warn_once() -> None:
     print(
         "WARNING: NO SANDBOX. Student code runs with resource limits only: it can read your files"
         f" and use the network. Before grading a class: {launcher.INSTALL_HINT} (if it is there"
         " already, this machine forbids it to make namespaces)",
         file=sys.stderr,
     )
-    return "rlimits"
 
 
 def isolation_name(isolation: str) -> str:
