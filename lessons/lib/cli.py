@@ -18,6 +18,7 @@ from kernels.runtime import DEVICES, DTYPES, InputError
 from lessons.lib import metrics
 from lessons.lib.bench import pace
 from lessons.lib.bench.cli import add_audit, add_bench, add_report
+from lessons.lib.bench.draft_trees import add_compare_trees
 from lessons.lib.bench.engine_bench import add_bench_engine
 from lessons.lib.bench.ledger import build_ledger, write_ledger
 from lessons.lib.bench.run import MethodSpec, method_specs, run_interleaved
@@ -65,6 +66,8 @@ def _build_parser() -> argparse.ArgumentParser:
     add_audit(commands.add_parser("bench-audit", help="how a bench ledger could mislead"))
     speed = commands.add_parser("bench-engine", help="what the engine itself costs, as a ledger")
     add_bench_engine(speed)
+    trees = commands.add_parser("compare-trees", help="dynamic against fixed draft trees")
+    add_compare_trees(trees)
     add_serve(commands.add_parser("serve", help="an OpenAI-compatible server of the engine"))
     verify = commands.add_parser("verify-tree", help="score {prompt, tokens, parent_ids} of stdin")
     add_verify_tree(verify)

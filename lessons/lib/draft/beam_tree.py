@@ -48,7 +48,11 @@ class BeamTree:
 
     def select(self, num_nodes: int) -> DraftProposal:
         """The tree of the best nodes: a delta proposal, since nothing in it was drawn."""
-        chosen = sorted(self._best(range(len(self._scores)), num_nodes))
+        return self._proposal(self._best(range(len(self._scores)), num_nodes))
+
+    def _proposal(self, nodes: list[int]) -> DraftProposal:
+        """The tree of these candidates, which hold the parents of each other."""
+        chosen = sorted(nodes)
         place = {node: index for index, node in enumerate(chosen)} | {NO_PARENT: NO_PARENT}
         parents = [place[self._parents[node]] for node in chosen]
         return DraftProposal([self._token_ids[node] for node in chosen], parent_ids=parents)

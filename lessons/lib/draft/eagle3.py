@@ -7,7 +7,7 @@ replaces what the drafter had guessed: its KV never rests on a guess for longer 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -32,12 +32,14 @@ class Eagle3Proposer:
         sampling: SamplingParams | None = None,
         width: int = 1,
         num_levels: int = 6,
+        new_tree: Callable[[int], BeamTree] = BeamTree,
     ) -> None:
         """embedding: the target's [vocab, hidden], in the dtype of the network; a network that has
         an embedding of its own uses that.
 
         width 1 drafts a chain: the likeliest tokens, or with a temperature in `sampling` tokens
-        drawn by it, with their laws. A larger width drafts trees at most num_levels deep.
+        drawn by it, with their laws. A larger width drafts trees at most num_levels deep, grown
+        by new_tree(width).
         """
         if width < 1 or num_levels < 1:
             raise InputError(f"width and levels must be 1 or more, got {width} and {num_levels}")
@@ -47,7 +49,7 @@ class Eagle3Proposer:
         self._embedding = embedding if net.embed_tokens is None else net.embed_tokens.weight
         self._sampling = sampling or SamplingParams()
         self._random = SeededRandom(self._sampling.seed, is_draft=True)
-        self._width, self._num_levels = width, num_levels
+        self._width, self._num_levels, self._new_tree = width, num_levels, new_tree
         self._weight_bytes = sum(p.numel() * p.element_size() for p in net.parameters())
         self.forget()
 
@@ -153,7 +155,7 @@ class Eagle3Proposer:
     def _draft_tree(self, hidden: torch.Tensor, num_nodes: int) -> DraftProposal:
         """Level by level; a row sees the committed positions, its ancestors and itself."""
         width = min(self._width, len(self._net.d2t))
-        tree, known = BeamTree(width), self._kv.length
+        tree, known = self._new_tree(width), self._kv.length
         tree.expand(*self._net.top_k(hidden, width))
         hidden = hidden.expand(len(tree.beam), -1)
         guessed = torch.zeros(len(tree.beam), 0, dtype=torch.bool)  # rows of guesses each one sees
@@ -164,6 +166,6 @@ class Eagle3Proposer:
             positions = torch.full((rows,), known + level)
             hidden = self._pass(tree.beam_tokens, hidden, positions, seen.to(hidden.device))
             tree.expand(*self._net.top_k(hidden, width))
-            parents = torch.tensor(tree.beam_parents(previous))
+            parents = torch.tensor(tree.beam_parents(previous), dtype=torch.int64)
             hidden, guessed = hidden[parents.to(hidden.device)], guessed[parents]
         return tree.select(num_nodes)
