@@ -46,6 +46,11 @@ class BeamTree:
         """Of each node of the beam, the row of its parent in the previous beam."""
         return [previous.index(self._parents[node]) for node in self.beam]
 
+    @property
+    def candidates(self) -> list[tuple[int, int, float]]:
+        """(token id, parent, score) of all found so far, in that order."""
+        return list(zip(self._token_ids, self._parents, self._scores, strict=True))
+
     def select(self, num_nodes: int) -> DraftProposal:
         """The tree of the best nodes: a delta proposal, since nothing in it was drawn."""
         return self._proposal(self._best(range(len(self._scores)), num_nodes))
