@@ -1,5 +1,6 @@
 """What a ledger says of the machine: clocks and driver where they are told, null and why if not."""
 
+import os
 import subprocess
 from types import SimpleNamespace
 
@@ -37,6 +38,17 @@ def test_no_card_is_null_with_a_reason(monkeypatch, text, code):
     row = machine.machine("cpu")
     for key in ("driver", "gpu_mhz", "gpu_max_mhz"):
         assert row[key] is None and "no nvidia-smi" in row["missing"][key]
+
+
+def test_nvidia_smi_that_hangs_is_given_up(monkeypatch, tmp_path):
+    """A real process that does not end, so that the limit has to reach it."""
+    hangs = tmp_path / "nvidia-smi"
+    hangs.write_text("#!/bin/sh\nexec sleep 600\n")
+    hangs.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(machine, "_SMI_TIMEOUT_S", 0.2)
+    row = machine.machine("cpu")
+    assert row["driver"] is None and "hung" in row["missing"]["driver"]
 
 
 def test_a_clock_that_the_card_hides_is_null_and_the_rest_stands(monkeypatch):

@@ -85,6 +85,22 @@ def test_composition_sums_to_one(ledger):
     assert table[["draft", "verify", "rest"]].sum(axis=1).tolist() == pytest.approx([1.0] * 6)
 
 
+def test_lengths_stand_beside_target_onlys(ledger):
+    even = panel(ledger, "length-parity")
+    assert (
+        even.table["ratio"].tolist() == [1.0] * 3 and even.table["requests"].tolist() == [120] * 3
+    )
+    assert "differ by 0.0% at most" in even.notes[0]
+    longer = copy.deepcopy(ledger)
+    for point in longer["points"]:
+        if point["method"] != "baseline" and point["arrivals"].get("concurrency") == 4:
+            for request in point["requests"].values():
+                request["output_tokens"] *= 2
+    found = panel(longer, "length-parity")
+    assert found.table["ratio"].tolist() == [1.0, 2.0, 1.0]
+    assert "differ by 100.0% at most" in found.notes[0]
+
+
 def test_residuals_name_the_largest_miss(ledger):
     rows = [dict(ledger["predictions"][0], error=error) for error in (0.05, -0.3, 0.1)]
     found = panel(ledger | {"predictions": rows}, "residuals")

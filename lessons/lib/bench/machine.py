@@ -15,6 +15,7 @@ import psutil
 from kernels.runtime import probe
 
 _PACKAGES = ("torch", "triton", "numpy", "gguf", "safetensors", "tokenizers", "transformers")
+_SMI_TIMEOUT_S = 10.0  # with a driver that hangs, nvidia-smi never comes back
 _GPU_QUERY = {"driver": "driver_version", "gpu_mhz": "clocks.sm", "gpu_max_mhz": "clocks.max.sm"}
 
 Json = dict[str, Any]
@@ -38,7 +39,7 @@ def machine(device: str) -> Json:
         "gpu": "no CUDA device",
         "load_average": "not reported by this system",
         **dict.fromkeys(("cpu_mhz", "cpu_max_mhz"), "not reported by this system"),
-        **dict.fromkeys(_GPU_QUERY, "no nvidia-smi, or it found no card"),
+        **dict.fromkeys(_GPU_QUERY, "no nvidia-smi, or it found no card or hung"),
     }
     return row | {"missing": {key: why for key, why in reasons.items() if row[key] is None}}
 
@@ -62,7 +63,10 @@ def _gpu_state() -> Json:
         return unknown
     fields = ",".join(_GPU_QUERY.values())
     command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SMI_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return unknown
     values = done.stdout.strip().splitlines()[0].split(", ") if done.stdout.strip() else []
     if done.returncode or len(values) != len(_GPU_QUERY):
         return unknown

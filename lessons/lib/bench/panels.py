@@ -17,6 +17,7 @@ from lessons.lib.bench.run import BASELINE
 from lessons.lib.bench.run_ledger import (
     compare,
     figure,
+    length_parity,
     load_name,
     load_order,
     paired_ratios,
@@ -68,6 +69,7 @@ def panels(ledger: Json) -> list[Panel]:
         _goodput(_in_loop(points, "open")),
         *(_tail(points, name) for name in TAILS),
         _composition(points),
+        _length_parity(points),
         _predictions(ledger.get("predictions", [])),
         _residuals(ledger.get("predictions", [])),
     ]
@@ -208,6 +210,38 @@ def _composition(points: Points) -> Panel:
         axes.set(xlabel="share of step time")
 
     return Panel("composition", "Where the time of a step goes", table, (), draw)
+
+
+def _length_parity(points: Points) -> Panel:
+    """Output of every method over target-only's on the same requests: what is said must not
+    change, so neither may its length but by chance."""
+    rows = [
+        {
+            "method": row["method"],
+            "load": row["load"],
+            "tokens": row["tokens"],
+            "target_only": row["target_only_tokens"],
+            "ratio": row["tokens"] / row["target_only_tokens"],
+            "error": row["error"] / row["target_only_tokens"],
+            "same_share": row["same_share"],
+            "requests": row["num_requests"],
+        }
+        for row in length_parity(points)
+        if row["target_only_tokens"]
+    ]
+    table = pd.DataFrame(rows)
+    off = [abs(row["ratio"] - 1) for row in rows]
+    note = (
+        f"mean lengths differ by {max(off):.1%} at most; error is one standard error" if off else ""
+    )
+
+    def draw(axes: Axes, table: pd.DataFrame) -> None:
+        for method, part in table.groupby("method"):
+            axes.errorbar(part["ratio"], part["load"], xerr=part["error"], fmt="o", label=method)
+        axes.axvline(1.0, color="black", linewidth=1)
+        axes.set(xlabel="output tokens / target-only's on the same requests")
+
+    return Panel("length-parity", "Output length against target-only", table, (note,), draw)
 
 
 def _predictions(rows: Sequence[Json]) -> Panel:
