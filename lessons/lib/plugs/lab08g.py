@@ -21,6 +21,7 @@ from lessons.lib.metrics import StepRecord
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.model.tokenizer import Tokenizer
 from lessons.lib.pacing import Pacing
+from lessons.lib.plugs.together import run_together
 
 Choose = Callable[[list[list[float]], list[list[float]], list[float]], Any]
 NEVER_SURE = 0.98  # the stand-in's largest confidence: exactly 1 marks what the ring did not know
@@ -150,7 +151,8 @@ def paced_run(
 ) -> PacedRun:
     """All prompts at once, each with its stand-in drafter, paced by `rule`; greedy."""
     size = num_new_tokens
-    expected, _ = _run(Engine(model, tokenizer), prompts, [None] * len(prompts), 0, size)
+    plain, _ = run_together(Engine(model, tokenizer), prompts, [None] * len(prompts), 0, size)
+    expected = [result.token_ids for result in plain]
     drafters = [
         CalibratedDrafter([*prompt, *text], profile, seed + number, model.config.vocab_size)
         for number, (prompt, text, profile) in enumerate(
@@ -158,24 +160,5 @@ def paced_run(
         )
     ]
     engine = Engine(model, tokenizer, pacing=Pacing(verify_planner=VerifyPlanner(rule)))
-    texts, records = _run(engine, prompts, drafters, max(map(len, profiles)), size)
-    return PacedRun(rule.steps, records, texts, expected)
-
-
-def _run(
-    engine: Engine,
-    prompts: Sequence[Sequence[int]],
-    drafters: Sequence[CalibratedDrafter | None],
-    depth: int,
-    num_new_tokens: int,
-) -> tuple[list[list[int]], list[StepRecord]]:
-    """New tokens of each request, and the steps in which any decoded."""
-    names = [
-        engine.add_request(prompt, num_new_tokens, None, drafter, depth, ignore_eos=True)
-        for prompt, drafter in zip(prompts, drafters, strict=True)
-    ]
-    records = []
-    while engine.has_work:
-        records.append(engine.step())
-    texts = [engine.take_result(name).token_ids for name in names]
-    return texts, [record for record in records if record.rounds]
+    paced, records = run_together(engine, prompts, drafters, max(map(len, profiles)), size)
+    return PacedRun(rule.steps, records, [result.token_ids for result in paced], expected)
