@@ -1,8 +1,9 @@
-"""`python -m autograder selfcheck [--json]`: is this grader, on this machine, to be trusted?
+"""`python -m autograder selfcheck [--race no] [--json]`: can the grader here be trusted?
 
 Judges every wrong fill-in, every right variant and every attack that the course knows, and says
-where the outcome is not the one expected. Run it once on each machine that grades. Nothing is
-measured, checks that run the model are left out, and no classroom is touched.
+where the outcome is not the one expected. Run it once on each machine that grades. No classroom is
+touched. Only the attacks on the race of Lesson 8, which come last, run the model and look at the
+clock, so that a busy machine may decide nothing on them.
 """
 
 import argparse
@@ -15,8 +16,10 @@ from pathlib import Path
 
 from autograder.attacks.arena import FIGURES, LIMITS
 from autograder.attacks.corpus import Attack, load
+from autograder.attacks.race_attacks import race_attacks, try_race
 from autograder.attacks.run import Row, run_class
 from autograder.attacks.unit_attacks import UnitAttack, try_attack, unit_attacks
+from autograder.checks import figures, race
 from autograder.fill_ins import FillIn, describe, fill_ins, judged
 from autograder.judge import slow_checks, units
 from autograder.sandbox.launcher import INSTALL_HINT
@@ -24,17 +27,21 @@ from autograder.sandbox.session import find_isolation, isolation_name
 
 SEEDS = (1, 2, 3)
 NOT_RUN = "not run"
+UNDECIDED = ("inconclusive", "not_measured")
 
 
 def main(argv: list[str]) -> int:
     """Print a line for each as it comes, then what is not as it should be; 1 if anything is not."""
     parser = argparse.ArgumentParser(prog="python -m autograder selfcheck")
     parser.add_argument("--json", action="store_true", help="print JSON; progress on stderr")
+    parser.add_argument(
+        "--race", choices=("yes", "no", "only"), default="yes", help="attacks on Lesson 8's race"
+    )
     options = parser.parse_args(argv)
     isolation = find_isolation()
     progress = sys.stderr if options.json else sys.stdout
     rows = []
-    for row in all_rows(isolation != "rlimits"):
+    for row in chosen_rows(isolation != "rlimits", options.race):
         rows.append(row)
         print(as_line(row), file=progress, flush=True)
     print(f"\n{summary(rows, isolation)}", file=progress)
@@ -43,7 +50,15 @@ def main(argv: list[str]) -> int:
     return int(any(is_wrong(row) for row in rows))
 
 
-def all_rows(has_bubblewrap: bool) -> Iterator[Row]:
+def chosen_rows(has_bubblewrap: bool, races: str) -> Iterator[Row]:
+    """What is to be tried: with the races (yes), without them (no), or only them."""
+    if races != "only":
+        yield from quick_rows(has_bubblewrap)
+    if races != "no":
+        yield from race_rows()
+
+
+def quick_rows(has_bubblewrap: bool) -> Iterator[Row]:
     """Every unit's fill-ins and attacks, since they take milliseconds; then the corpus."""
     for unit in units():
         yield from map(fill_in_row, fill_ins(unit))
@@ -71,21 +86,38 @@ def unit_attack_row(attack: UnitAttack) -> Row:
     return Row(f"attack {attack.id}", attack.what, "stopped", "stopped", problems)
 
 
+def race_rows() -> Iterator[Row]:
+    """The attacks on the race, where there is one: where a method is predicted to reach the bar."""
+    found = figures.measured()
+    for attack in race_attacks():
+        row = Row(attack.id, attack.what, attack.expect, NOT_RUN)
+        if found.can_race and found.best()[1] > race.BAR:
+            decision = try_race(attack, found, SEEDS[0])
+            row.got = decision.verdict
+            row.problems = [] if row.got == attack.expect else [decision.reason]
+        yield row
+
+
 def not_run(attack: Attack) -> Row:
     """The line of an attack that this machine's grader would not stop."""
     return Row(attack.id, attack.what, "bubblewrap", NOT_RUN, needs=attack.needs)
 
 
+def is_undecided(row: Row) -> bool:
+    """Whether it says nothing: it was not run, or its race was too noisy."""
+    return row.got in (NOT_RUN, *UNDECIDED)
+
+
 def is_wrong(row: Row) -> bool:
-    """Whether an outcome is not as expected; what was not run has none."""
-    return row.got != NOT_RUN and not row.is_ok
+    """Whether an outcome is not as expected; what is undecided has none."""
+    return not is_undecided(row) and not row.is_ok
 
 
 def as_line(row: Row) -> str:
     """One line of the table; a star stands where only bubblewrap protects."""
-    state = "WRONG" if is_wrong(row) else "-" if row.got == NOT_RUN else "ok"
+    state = "WRONG" if is_wrong(row) else "-" if is_undecided(row) else "ok"
     star = "*" if row.needs else " "
-    got = row.got if row.is_ok or row.got == NOT_RUN else f"{row.got}, not {row.expected}"
+    got = f"{row.got}, not {row.expected}" if is_wrong(row) else row.got
     problems = "".join(f"\n      {problem}" for problem in row.problems)
     return f"{state:5} {star} {row.id:42} {got:44} {row.what}{problems}"
 
@@ -93,16 +125,19 @@ def as_line(row: Row) -> str:
 def summary(rows: list[Row], isolation: str) -> str:
     """The counts, the isolation level and what it leaves open."""
     wrong = [row.id for row in rows if is_wrong(row)]
-    left_out = sum(row.got == NOT_RUN for row in rows)
-    lines = [f"{len(rows) - left_out - len(wrong)} of {len(rows) - left_out} as expected"]
+    left_out = [row for row in rows if is_undecided(row)]
+    num = len(rows) - len(left_out)
+    lines = [f"{num - len(wrong)} of {num} as expected"]
     lines += [f"WRONG: {', '.join(wrong)}"] if wrong else []
     lines.append(f"isolation: {isolation_name(isolation)}; * = only bubblewrap protects")
-    if left_out:
-        lines.append(f"{left_out} attacks were not run: they would succeed here; {INSTALL_HINT}")
+    if unsafe := [row for row in left_out if row.needs]:
+        lines.append(f"{len(unsafe)} attacks were not run: they would succeed here; {INSTALL_HINT}")
+    if races := [row for row in left_out if not row.needs]:
+        lines.append(f"{len(races)} races decided nothing: on a quiet machine, --race only")
     return "\n".join(lines)
 
 
 def as_json(rows: list[Row], isolation: str) -> str:
     """The table as one JSON object."""
-    table = [{**asdict(row), "ok": None if row.got == NOT_RUN else row.is_ok} for row in rows]
+    table = [{**asdict(row), "ok": None if is_undecided(row) else row.is_ok} for row in rows]
     return json.dumps({"units": units(), "isolation": isolation, "rows": table}, ensure_ascii=False)

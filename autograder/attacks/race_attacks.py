@@ -1,19 +1,19 @@
 """Attacks on the race of Lesson 8: race/*.py, code behind a right answer, beside the real engine.
 
-The header is that of the corpus; `expect` is the verdict on the race alone. This runs them all on
-the course's model by the wall clock, so on a machine that does nothing else:
-
-python -m autograder.attacks.race_attacks
+The header is that of the corpus; `expect` is the verdict on the race alone. On the course's model,
+by the wall clock, `python -m autograder selfcheck --race only` tries them; the machine should do
+nothing else.
 """
 
 import random
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from autograder.attacks.corpus import ANSWER_CELL, HERE, PLAIN, read_header
-from autograder.checks import figures, race
+from autograder.checks import race
+from autograder.checks.figures import Figures
 from autograder.sandbox.session import Cell, Sandbox
+from autograder.speed_decision import Decision
 
 PIN = ("choose_spec_method",)
 
@@ -47,19 +47,8 @@ def race_attacks() -> list[RaceAttack]:
     return found
 
 
-def main() -> int:
-    """One line an attack; 1 if a verdict is not the one that it must get."""
-    found, num_wrong = figures.measured(), 0
-    for attack in race_attacks():
-        with Sandbox() as box:
-            box.cells = [attack.cell]  # they are run beside the engine, not in this box
-            decision = race.race(box, found, random.Random(1))
-        is_right = decision.verdict == attack.expect
-        num_wrong += not is_right
-        state = "ok" if is_right else "WRONG"
-        print(f"{state:5} {attack.id:38} {decision.verdict}: {decision.reason}", flush=True)
-    return int(num_wrong > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def try_race(attack: RaceAttack, found: Figures, seed: int) -> Decision:
+    """What the race decides on it: some half a minute, by the wall clock."""
+    with Sandbox() as box:
+        box.cells = [attack.cell]  # they are run beside the engine, not in this box
+        return race.race(box, found, random.Random(seed))
