@@ -6,6 +6,7 @@ are known to need bubblewrap get a grader each, since some of them end the grade
 """
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
@@ -22,9 +23,9 @@ from autograder.sandbox.session import find_isolation, isolation_name
 
 NOT_TRIED = {"code/bombs_with_forks": "root's processes are not limited, and nothing would stop it"}
 TOGETHER = "code/passes_answers_on"  # two friends, who must be in one class
-HONEST = "honest after code/"
 TOTAL_S = 1800
 KILLED = "the grader was killed"
+NEXT_HARMED = "the next student has no or other marks"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("error: a grader without a sandbox is attacked inside bubblewrap only")
         return 2
     attacks = [a for a in load() if any(p in a.id for p in options.only) and a.id not in NOT_TRIED]
+    if not attacks:
+        parser.error(f"no attack has {' or '.join(options.only)} in its name")
     rows = [row for group in groups(attacks) for row in run_group(group)]
     report = {
         **{k: v for k, v in compare.about().items() if k != "stock_cell_timeout_s"},
@@ -69,22 +72,27 @@ def run_group(group: list[Attack]) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="specdec-bare-") as folder:
         (Path(folder) / "home").mkdir()
         command = compare.outer(Path(folder), "autograder.attacks.bare", "--inside", *names)
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=TOTAL_S)
-            lines = [line for line in done.stdout.splitlines() if line.startswith('{"row"')]
-        except subprocess.TimeoutExpired as late:
-            lines = str(late.stdout or "").splitlines()
-    said = [json.loads(line) for line in lines]
+        said = rows_said(command, TOTAL_S)
     found = {one["row"]["id"]: one for one in said}
     honest = [one["row"] for one in said if one["row"]["id"].startswith("honest after")]
     level = said[0]["isolation"] if said else "rlimits"
     for attack in group:
         got = found.get(attack.id, {"row": asdict(killed(attack)), "ok": False})
-        row = as_result(attack, got["row"], got["ok"], level)
         if attack.needs and not any(one["got"] == one["expected"] for one in honest):
-            row["problems"].append("the next student has no or other marks")
+            got["row"]["problems"].append(NEXT_HARMED)
+        row = as_result(attack, got["row"], got["ok"], level)
         print(f"{attack.id:44} {row['got']} {row['problems']}", file=sys.stderr, flush=True)
         yield row
+
+
+def rows_said(command: list[str], timeout_s: float) -> list[dict[str, Any]]:
+    """The rows that a grader printed before it ended or was ended; a line cut off is none."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, stdout=out, stderr=subprocess.DEVNULL, timeout=timeout_s)
+        out.seek(0)
+        lines = [line for line in out if line.startswith('{"row"') and line.endswith("}\n")]
+    return [json.loads(line) for line in lines]
 
 
 def killed(attack: Attack) -> Row:
