@@ -1,10 +1,13 @@
 """What a server's /metrics page tells of its speculation: ours, vLLM's and SGLang's counters.
 
 vLLM (vllm/v1/spec_decode/metrics.py at commit 016a8587): spec_decode_num_drafts, _num_draft_tokens,
-_num_accepted_tokens and _num_accepted_tokens_per_pos; ours has the same ones under its own prefix.
-SGLang (srt/observability/metrics_collector.py at commit 016d8605): spec_verify_calls,
-generation_tokens and num_requests, which grow when a request ends. Its gauges spec_accept_length
-and spec_accept_rate are of the last moment, not of the run, and are left alone.
+_num_accepted_tokens and _num_accepted_tokens_per_pos, labelled with the position;
+vllm/v1/metrics/loggers.py at commit 005a810b: num_preemptions. Ours has the same ones under its own
+prefix. SGLang (python/sglang/srt/observability/metrics_collector.py at commit 016d8605):
+spec_verify_calls, generation_tokens and num_requests, all of which grow when a request ends, and
+num_retracted_requests for preemptions. Its gauges (spec_accept_length, spec_accept_rate,
+num_retracted_reqs) are of the last moment, not of the run, and are left alone.
+The client library puts "_total" behind the name of a counter, whether its source has it or not.
 """
 
 from __future__ import annotations
