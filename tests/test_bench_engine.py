@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from batch_kit import tiny_engine, tiny_model
+from block_kit import block_net
 from engine_models import reference_model, write_folder
 
 from kernels.runtime import InputError
@@ -16,10 +17,12 @@ from lessons.lib.bench.arrivals import ClosedLoop, OpenLoop
 from lessons.lib.bench.audit import audit
 from lessons.lib.bench.driver import drive
 from lessons.lib.bench.engine_server import engine_opener, weight_bytes
+from lessons.lib.bench.methods import method_spec, pacing_of
 from lessons.lib.bench.mixture import Request
 from lessons.lib.bench.run import BASELINE, MethodSpec
 from lessons.lib.bench.run_ledger import load_ledger, point_key
 from lessons.lib.cli import main
+from lessons.lib.draft import registry
 
 PLAIN, NGRAM = MethodSpec("none", 0), MethodSpec("ngram", 4)
 THREE_USERS = ClosedLoop(3)
@@ -102,6 +105,42 @@ def test_an_adaptive_depth_is_fresh_at_each_point_and_leaves_the_next_alone():
     assert facts.setup == fixed_facts.setup
 
 
+def test_a_planner_is_fresh_at_each_point_and_the_text_stays(monkeypatch):
+    """At free rows it verifies whole blocks, where each row costs it verifies fewer."""
+    genuine = registry.DRAFTERS["dspark"]
+    model = tiny_model()[0]
+    net = replace(genuine, load=lambda path, *_: block_net("dspark", model.config))
+    monkeypatch.setitem(registry.DRAFTERS, "dspark", net)
+    engine = tiny_engine(shares_prefixes=False)
+    planned = MethodSpec("dspark", 5, is_planned=True)
+
+    def efficiency(row_ms):
+        times = [[1 + row_ms * batch * count for count in range(1, 7)] for batch in (1, 16)]
+        profile = {"batches": [1, 16], "tokens": [*range(1, 7)], "times_ms": times}
+        open_server = engine_opener(
+            engine, "tiny", [PLAIN, planned], profile | {"beside_ms": {planned.name: 0.1}}
+        )
+
+        async def work():
+            async with open_server(planned.name) as server:
+                log = await drive(server, requests(), THREE_USERS, 0)
+                return engine.pacing, log, await server.facts()
+
+        pacing, log, facts = asyncio.run(work())
+        assert [r.output_tokens for r in log.requests] == [len(alone(r)) for r in requests()]
+        return pacing, facts
+
+    (free, whole), (dear, few) = efficiency(0.0), efficiency(10.0)
+    assert planned.name == "dspark-5-compact" and free is not dear
+    assert free.verify_planner is not dear.verify_planner
+    assert few.round_ms["rows"] / few.round_ms["requests"] < 0.8 * (
+        whole.round_ms["rows"] / whole.round_ms["requests"]
+    )
+    assert few.setup == whole.setup
+    with pytest.raises(InputError, match="plans by step times"):
+        pacing_of(planned, {"times_ms": None})
+
+
 def test_weights_are_counted_once():
     model, _ = tiny_model()
     unfused = reference_model("qwen3")
@@ -150,6 +189,21 @@ def test_prefixes_must_not_be_shared_between_methods():
         engine_opener(tiny_engine(), "tiny", [PLAIN])
 
 
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("none", "baseline"),
+        ("ngram", "ngram-4"),
+        ("eagle3:2", "eagle3-2"),
+        ("mtp:auto", "mtp-auto"),
+        ("dspark:compact", "dspark-4-compact"),
+        ("dspark:6:compact", "dspark-6-compact"),
+    ],
+)
+def test_words_of_the_command_are_methods(word, name):
+    assert method_spec(word, depth=4).name == name
+
+
 # --- the command ---------------------------------------------------------------------------------
 
 
@@ -179,7 +233,7 @@ def test_the_whole_chain(bench, tmp_path, capsys):
     assert len(ledger["points"]) == 2 * 3 * 3 * 2
     assert [p["figures"]["num_failed"] for p in ledger["points"]] == [0] * 36
     assert {row["load"] for row in ledger["predictions"]} == {"concurrency 1", "concurrency 2"}
-    assert len(ledger["profile"]["times_ms"]) == 2
+    assert ledger["profile"]["batches"] == [1, 2, 16] and len(ledger["profile"]["times_ms"]) == 3
     # A file of maths is one category, and nobody knows whether it was held out.
     rules = {finding.rule for finding in audit(ledger)} - {"unknown-code", "driver-late"}
     assert rules == {"one-category-only", "not-held-out"}
@@ -223,8 +277,10 @@ def test_a_killed_command_goes_on(bench, tmp_path, capsys, monkeypatch):
     ("arguments", "message"),
     [
         (["--methods", "oracle", "--rates", "1"], "unknown method 'oracle'"),
-        (["--methods", "ngram:x", "--rates", "1"], "a whole number, or auto"),
-        (["--methods", "none:auto", "--rates", "1"], "a whole number, or auto"),
+        (["--methods", "ngram:x", "--rates", "1"], "a whole number, auto or compact"),
+        (["--methods", "none:auto", "--rates", "1"], "a whole number, auto or compact"),
+        (["--methods", "ngram:4:compact", "--rates", "1"], "only dspark drafts with confidences"),
+        (["--methods", "dspark:4:5", "--rates", "1"], "a whole number, auto or compact"),
         (["--methods", "ngram:0", "--rates", "1"], "depth must be 1 or more"),
         (["--methods", "ngram"], "nothing to measure"),
         (["--rates", "fast"], "not numbers: 'fast'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,18 @@ class StepProfile:
         tokens = tuple(sorted({count for _, count in samples}))
         medians = np.array([[_median(samples, b, n) for n in tokens] for b in batches])
         return cls(batches, tokens, make_monotone(medians), as_graphs)
+
+    @classmethod
+    def from_ledger(cls, row: Mapping[str, Any]) -> StepProfile:
+        """row: {"batches": [...], "tokens": [...], "times_ms": [[ms a count] a batch]}."""
+        lines = zip(row["batches"], row["times_ms"], strict=True)
+        return cls.from_samples(
+            {
+                (batch, count): ms
+                for batch, line in lines
+                for count, ms in zip(row["tokens"], line, strict=True)
+            }
+        )
 
     def step_ms(self, batch: int, tokens: float) -> float:
         """One step of `batch` requests with `tokens` rows each. InputError outside the grid."""

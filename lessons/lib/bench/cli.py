@@ -18,16 +18,14 @@ from lessons.lib.bench.datasets import read_prompts
 from lessons.lib.bench.engine_server import engine_opener
 from lessons.lib.bench.latency import Slo
 from lessons.lib.bench.ledger import write_ledger
+from lessons.lib.bench.methods import parse_methods
 from lessons.lib.bench.mixture import RECIPES, find_recipe, recipe_of
 from lessons.lib.bench.openai_server import OpenAIServer
-from lessons.lib.bench.pace import AUTO, adaptive_depth
 from lessons.lib.bench.peer_server import PEERS, Peers, check_peers
 from lessons.lib.bench.predict import engine_predictor, measure_profile, prediction_rows
-from lessons.lib.bench.run import MethodSpec
 from lessons.lib.bench.run_ledger import Task, load_ledger, new_ledger
 from lessons.lib.bench.sweep import MeasuredServer, OpenServer, Workload, plan, resume_or, run_sweep
 from lessons.lib.bench.workload import SPLITS, load_prompts
-from lessons.lib.draft.registry import TARGET_ONLY, check_method, ready_methods
 from lessons.lib.engine import Engine
 from lessons.lib.model.loader import load_model
 from lessons.lib.model.tokenizer import tokenizer_from_folder
@@ -124,22 +122,6 @@ def _server(text: str) -> tuple[str, str]:
     return (name, url) if separator and not name.startswith("http") else ("server", text)
 
 
-def method_spec(word: str, depth: int) -> MethodSpec:
-    """ "ngram:8", "ngram:auto", or "ngram" at the depth given. InputError for all else."""
-    method, separator, own = word.partition(":")
-    check_method(method)
-    if own == AUTO and method != TARGET_ONLY:
-        return MethodSpec(method, adaptive_depth()[1], is_adaptive=True)
-    if separator and not own.isdigit():
-        raise InputError(f"method {word!r}: behind the colon stands a whole number, or auto")
-    depth = int(own) if separator else depth
-    if method == TARGET_ONLY:
-        return MethodSpec(TARGET_ONLY, 0)
-    if depth < 1:
-        raise InputError(f"method {word!r}: the depth must be 1 or more")
-    return MethodSpec(method, depth)
-
-
 def _bench(options: argparse.Namespace) -> int:
     loads = _loads(options)
     workload = _workload(options)
@@ -173,9 +155,7 @@ def _workload(options: argparse.Namespace) -> Workload:
 def _bench_engine(
     options: argparse.Namespace, loads: Sequence[Arrivals], workload: Workload
 ) -> Json:
-    methods = options.methods or [name for name in ready_methods() if name != TARGET_ONLY]
-    asked = [method_spec(name, options.depth) for name in methods]
-    specs = list(dict.fromkeys([MethodSpec(TARGET_ONLY, 0), *asked]))
+    specs = parse_methods(options.methods, options.depth)
     check_peers(options.peers, options.concurrency)
     names = [spec.name for spec in specs] + options.peers
     tasks = plan(names, loads, options.seeds, options.blocks)
@@ -187,9 +167,9 @@ def _bench_engine(
     tasks = [task for task in tasks if peers.wants(task)]
     engine = Engine(model, tokenizer, max_running=options.max_running, shares_prefixes=False)
     if "profile" not in ledger:
-        deepest = max(spec.depth for spec in specs)
-        ledger["profile"] = measure_profile(engine, options.concurrency, deepest)
-    own = engine_opener(engine, str(options.model or "default"), specs)
+        batches = [*options.concurrency, options.max_running]
+        ledger["profile"] = measure_profile(engine, batches, specs)
+    own = engine_opener(engine, str(options.model or "default"), specs, ledger["profile"])
 
     def open_server(name: str) -> AbstractAsyncContextManager[MeasuredServer]:
         return peers.open(name) if name in peers.names else own(name)

@@ -13,8 +13,8 @@ from kernels.runtime import InputError
 from lessons.lib import metrics
 from lessons.lib.bench.driver import ServerError
 from lessons.lib.bench.latency import Chunk
+from lessons.lib.bench.methods import pacing_of
 from lessons.lib.bench.mixture import Request
-from lessons.lib.bench.pace import adaptive_depth
 from lessons.lib.bench.run import GB, MethodSpec
 from lessons.lib.bench.run_ledger import EngineFacts
 from lessons.lib.config import SamplingParams
@@ -22,7 +22,6 @@ from lessons.lib.draft.registry import make_proposer
 from lessons.lib.engine import Engine
 from lessons.lib.metrics import StepRecord
 from lessons.lib.model.llama import LlamaModel
-from lessons.lib.pacing import Pacing
 from lessons.lib.serve.engine_thread import EngineStopped, EngineThread, Job
 
 _SAMPLE_EVERY = 8  # steps between two looks at what the drafters hold
@@ -169,11 +168,11 @@ def engine_setup(engine: Engine, model_name: str) -> Json:
 
 
 def engine_opener(
-    engine: Engine, model_name: str, specs: Sequence[MethodSpec]
+    engine: Engine, model_name: str, specs: Sequence[MethodSpec], profile: Json | None = None
 ) -> Callable[[str], AbstractAsyncContextManager[EngineServer]]:
     """`open_server` of a sweep: one engine for all points, so that every method meets the same
-    graphs and pages; the controller of an adaptive depth is fresh at each. The engine must not
-    share prefixes, or who comes second finds prompts computed."""
+    graphs and pages; controllers and planners are fresh at each. The engine must not share
+    prefixes, or who comes second finds prompts computed. profile: step times, for planners."""
     if engine.settings["shares_prefixes"]:
         raise InputError("methods take turns on the same prompts: give shares_prefixes=False")
     by_name = {spec.name: spec for spec in specs}
@@ -184,7 +183,7 @@ def engine_opener(
         spec = by_name[name]
         proposer = make_proposer(spec.method, engine.model)
         log = StepLog(proposer.memory_bytes if proposer is not None else 0)
-        engine.pacing = adaptive_depth()[0] if spec.is_adaptive else Pacing()
+        engine.pacing = pacing_of(spec, profile)
         with EngineThread(engine, spec.method, spec.depth, [log]) as thread:
             yield EngineServer(thread, log, dict(setup))
 

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from kernels.runtime import InputError
-from lessons.lib.bench.run import BASELINE, step_cost
+from lessons.lib.bench.pace import beside_ms
+from lessons.lib.bench.run import BASELINE, MethodSpec, step_cost
 from lessons.lib.bench.run_ledger import compare, load_name, load_order, point_key
 from lessons.lib.cost_profile import Floats, StepProfile
+from lessons.lib.draft.registry import make_proposer
 from lessons.lib.engine import Engine
 from lessons.lib.metrics import Acceptance
 
@@ -82,13 +84,16 @@ def rows_law(proposed: Sequence[float], batch: int) -> Floats:
     return law
 
 
-def measure_profile(engine: Engine, batches: Sequence[int], deepest: int) -> Json:
-    """Step times of the engine's model as plain data, on the grid that the sweep needs.
+def measure_profile(engine: Engine, batches: Sequence[int], specs: Sequence[MethodSpec]) -> Json:
+    """Step times of the engine's model as plain data, on the grid that the sweep needs, and for
+    planned methods what a round of one request takes beside its forward.
 
     On a card null with a reason: the sweep runs graphs and this measures eager steps.
     """
     if engine.model.device.type == "cuda":
         return {"times_ms": None, "missing": {"times_ms": "steps are not profiled under graphs"}}
+    deepest = max(spec.depth for spec in specs)
+    planned = [spec for spec in specs if spec.is_planned]
     grid = sorted({1, *batches})
     tokens = sorted({1, *(n for n in _PROFILED_TOKENS if n <= deepest), deepest + 1})
     context = min(_PROFILED_CONTEXT, engine.model.config.max_context // 2)
@@ -98,6 +103,10 @@ def measure_profile(engine: Engine, batches: Sequence[int], deepest: int) -> Jso
         "tokens": tokens,
         "context": context,
         "times_ms": [[times[batch, count] for count in tokens] for batch in grid],
+        "beside_ms": {
+            spec.name: beside_ms(engine, make_proposer(spec.method, engine.model), spec.depth)
+            for spec in planned
+        },
         "missing": {},
     }
 
@@ -118,16 +127,10 @@ def engine_predictor(ledger: Json) -> Predictor:
             return None
         if batch > point["setup"]["max_running"]:
             return None
-        batches, tokens = ledger["profile"]["batches"], ledger["profile"]["tokens"]
-        samples = {
-            (b, n): ms
-            for b, row in zip(batches, times, strict=True)
-            for n, ms in zip(tokens, row, strict=True)
-        }
         return predicted_speedup(
             Acceptance(**point["acceptance"]),
             batch,
-            StepProfile.from_samples(samples),
+            StepProfile.from_ledger(ledger["profile"]),
             own["draft"],
             _beside_forward(own),
             _beside_forward(base),

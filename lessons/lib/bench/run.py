@@ -40,18 +40,21 @@ class MethodSpec:
     """A method at a depth; target-only has depth 0 and the name "baseline".
 
     is_adaptive: a controller chooses the depth from step to step, up to `depth`.
+    is_planned: a planner chooses how many of `depth` drafts are verified (DSpark's, compact).
     """
 
     method: str
     depth: int
     is_adaptive: bool = False
+    is_planned: bool = False
 
     @property
     def name(self) -> str:
-        """ "baseline", "ngram-4", "ngram-auto", ..."""
+        """ "baseline", "ngram-4", "ngram-auto", "dspark-5-compact", ..."""
         if self.method == TARGET_ONLY:
             return BASELINE
-        return f"{self.method}-{'auto' if self.is_adaptive else self.depth}"
+        depth = "auto" if self.is_adaptive else self.depth
+        return f"{self.method}-{depth}" + ("-compact" if self.is_planned else "")
 
 
 @dataclass(frozen=True)
@@ -261,9 +264,7 @@ def step_cost(
     repeats: int = 5,
 ) -> dict[tuple[int, int], float]:
     """Median ms of one forward of [batch, n] tokens behind `context` cached ones: {(batch, n): ms}.
-
-    The cached keys are zeros: the time does not depend on their values.
-    """
+    The cached keys are zeros: the time does not depend on their values."""
     return {
         (batch, count): statistics.median(times)
         for batch in batch_sizes
