@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from lessons.lib.bench.bootstrap import MIN_BLOCKS, crossing
 from lessons.lib.bench.latency import spread
-from lessons.lib.bench.predict import TOLERANCE
+from lessons.lib.bench.panel import Json, Panel, Points
+from lessons.lib.bench.panels_checked import (
+    length_parity_panel,
+    predictions_panel,
+    residuals_panel,
+)
 from lessons.lib.bench.run import BASELINE
 from lessons.lib.bench.run_ledger import (
     compare,
     figure,
-    length_parity,
     load_name,
     load_order,
     paired_ratios,
@@ -25,37 +27,6 @@ from lessons.lib.bench.run_ledger import (
 
 KNEE_SHARE = 0.9  # of the requests are good up to the knee
 TAILS = ("ttft_ms", "tpot_ms", "e2e_ms")
-
-Json = dict[str, Any]
-Points = Sequence[Json]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A table, sentences that follow from it, and how to draw it; no rows where nothing fits."""
-
-    name: str
-    title: str
-    table: pd.DataFrame
-    notes: tuple[str, ...]
-    draw: Callable[[Axes, pd.DataFrame], None]
-
-    def text(self) -> str:
-        """The panel for reading."""
-        if self.table.empty:
-            return f"{self.title}\n  not measured"
-        body = self.table.to_string(index=False, float_format="{:.4g}".format, na_rep="-")
-        return "\n".join([self.title, body, *self.notes])
-
-    def figure(self) -> Figure:
-        """The panel for looking at."""
-        picture = Figure(figsize=(7, 4), layout="constrained")
-        axes = picture.add_subplot()
-        self.draw(axes, self.table)
-        axes.set_title(self.title)
-        if axes.get_legend_handles_labels()[0]:
-            picture.legend(loc="outside right upper")
-        return picture
 
 
 def panels(ledger: Json) -> list[Panel]:
@@ -69,9 +40,9 @@ def panels(ledger: Json) -> list[Panel]:
         _goodput(_in_loop(points, "open")),
         *(_tail(points, name) for name in TAILS),
         _composition(points),
-        _length_parity(points),
-        _predictions(ledger.get("predictions", [])),
-        _residuals(ledger.get("predictions", [])),
+        length_parity_panel(points),
+        predictions_panel(ledger.get("predictions", [])),
+        residuals_panel(ledger.get("predictions", [])),
     ]
 
 
@@ -210,70 +181,6 @@ def _composition(points: Points) -> Panel:
         axes.set(xlabel="share of step time")
 
     return Panel("composition", "Where the time of a step goes", table, (), draw)
-
-
-def _length_parity(points: Points) -> Panel:
-    """Output of every method over target-only's on the same requests: what is said must not
-    change, so neither may its length but by chance."""
-    rows = [
-        {
-            "method": row["method"],
-            "load": row["load"],
-            "tokens": row["tokens"],
-            "target_only": row["target_only_tokens"],
-            "ratio": row["tokens"] / row["target_only_tokens"],
-            "error": row["error"] / row["target_only_tokens"],
-            "same_share": row["same_share"],
-            "requests": row["num_requests"],
-        }
-        for row in length_parity(points)
-        if row["target_only_tokens"]
-    ]
-    table = pd.DataFrame(rows)
-    off = [abs(row["ratio"] - 1) for row in rows]
-    note = (
-        f"mean lengths differ by {max(off):.1%} at most; error is one standard error" if off else ""
-    )
-
-    def draw(axes: Axes, table: pd.DataFrame) -> None:
-        for method, part in table.groupby("method"):
-            axes.errorbar(part["ratio"], part["load"], xerr=part["error"], fmt="o", label=method)
-        axes.axvline(1.0, color="black", linewidth=1)
-        axes.set(xlabel="output tokens / target-only's on the same requests")
-
-    return Panel("length-parity", "Output length against target-only", table, (note,), draw)
-
-
-def _predictions(rows: Sequence[Json]) -> Panel:
-    """The cost model's speedup beside the measured one."""
-    table = pd.DataFrame(rows, columns=["method", "load", "measured", "predicted", "error"])
-    near = (table["error"].abs() <= TOLERANCE).sum()
-    note = f"{near} of {len(table)} predictions lie within {TOLERANCE:.0%} of the measured speedup"
-
-    def draw(axes: Axes, table: pd.DataFrame) -> None:
-        for method, part in table.groupby("method"):
-            axes.plot(part["measured"], part["predicted"], "o", label=str(method))
-        limits = [0.0, 1.1 * float(table[["measured", "predicted"]].max().max())]
-        axes.plot(limits, limits, "k--", linewidth=1)
-        axes.set(xlabel="measured speedup", ylabel="predicted speedup")
-
-    return Panel("predictions", "Predicted against measured speedup", table, (note,), draw)
-
-
-def _residuals(rows: Sequence[Json]) -> Panel:
-    """By how much predictions miss, over load: where the cost model misreads."""
-    found = [{"method": r["method"], "load": r["load"], "error": r["error"]} for r in rows]
-    table = pd.DataFrame(found, columns=["method", "load", "error"])
-    worst = "" if table.empty else f"the largest miss is {table['error'].abs().max():.0%}"
-
-    def draw(axes: Axes, table: pd.DataFrame) -> None:
-        for method, part in table.groupby("method"):
-            axes.plot(part["error"], part["load"], "o", label=str(method))
-        for bound in (-TOLERANCE, 0.0, TOLERANCE):
-            axes.axvline(bound, color="black", linestyle="--" if bound else "-", linewidth=1)
-        axes.set(xlabel="predicted / measured - 1")
-
-    return Panel("residuals", "Residuals of the predictions by load", table, (worst,), draw)
 
 
 def valid_points(ledger: Json) -> list[Json]:
