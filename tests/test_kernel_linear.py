@@ -8,7 +8,10 @@ from kernels.linear import can_pack, linear, linear_ref, pack
 from tests.engine_models import reference_model, smollm, write_folder
 
 SHAPES = [(1, 48, 97), (3, 576, 960), (17, 80, 48), (64, 7, 5)]
-needs_packing = pytest.mark.skipif(not can_pack(), reason="this processor or torch packs nothing")
+DTYPES = [torch.float32, torch.bfloat16]
+needs_packing = pytest.mark.skipif(
+    not all(can_pack(dtype) for dtype in DTYPES), reason="this processor or torch packs nothing"
+)
 
 
 def draw(rows, columns, out, dtype):
@@ -18,13 +21,15 @@ def draw(rows, columns, out, dtype):
 
 
 def is_right(found, x, weight):
-    """Within the rounding of one bfloat16 result, on the scale of the sum's terms."""
+    """Within the rounding of one result in its dtype (float32: of a long sum), on the scale of the
+    sum's terms."""
+    rounding = {torch.bfloat16: 2**-8, torch.float32: 2**-20}[found.dtype]
     exact = x.double() @ weight.double().T
     scale = x.double().abs() @ weight.double().abs().T
-    return bool(((found.double() - exact).abs() <= scale * 2**-8 + 1e-30).all())
+    return bool(((found.double() - exact).abs() <= scale * rounding + 1e-30).all())
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_product(shape, dtype):
     x, weight = draw(*shape, dtype)
@@ -37,24 +42,27 @@ def test_the_product(shape, dtype):
 
 
 @needs_packing
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_packed_weight_gives_the_plain_one_back(shape):
-    _, weight = draw(*shape, torch.bfloat16)
+def test_a_packed_weight_gives_the_plain_one_back(shape, dtype):
+    _, weight = draw(*shape, dtype)
     packed = pack(weight)
     assert packed.is_mkldnn and packed.shape == weight.shape and packed.dtype == weight.dtype
     assert torch.equal(packed.to_dense(), weight)
 
 
-def test_float32_stays_as_it_is():
-    _, weight = draw(2, 8, 8, torch.float32)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_another_dtype_stays_as_it_is(dtype):
+    _, weight = draw(2, 8, 8, dtype)
     assert pack(weight) is weight
 
 
 @needs_packing
-def test_the_default_model_is_packed_in_bfloat16_alone():
-    layers = smollm("bfloat16").model.layers
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_default_model_is_packed(dtype):
+    layers = smollm(dtype).model.layers
     assert all(w.is_mkldnn for x in layers for w in (x.qkv, x.attn_out, x.gate_up, x.down))
-    assert not smollm("bfloat16").model.lm_head.is_mkldnn  # tied with the embedding
+    assert not smollm(dtype).model.lm_head.is_mkldnn  # tied with the embedding
 
 
 def test_without_the_operators_the_plain_path_serves(monkeypatch, tmp_path):
@@ -84,8 +92,9 @@ def test_without_the_operators_the_plain_path_serves(monkeypatch, tmp_path):
             patch.setattr(module.torch.ops, "mkldnn", operators)
             can_pack.cache_clear()
             try:
-                assert not can_pack()
-                model, _ = load_model(folder, "bfloat16", "cpu")
-                assert not any(layer.qkv.is_mkldnn for layer in model.layers)
+                for dtype in ("float32", "bfloat16"):
+                    assert not can_pack(getattr(torch, dtype))
+                    model, _ = load_model(folder, dtype, "cpu")
+                    assert not any(layer.qkv.is_mkldnn for layer in model.layers)
             finally:
                 can_pack.cache_clear()

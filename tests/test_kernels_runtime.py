@@ -57,3 +57,21 @@ def test_openmp_waits_asleep_before_torch_is_loaded(module, asked, expected):
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == expected
+
+
+@pytest.mark.parametrize(
+    "asked, expected",
+    [({}, "passive 10000"), ({"GOMP_SPINCOUNT": "7"}, "passive 7")]
+    + [({"OMP_WAIT_POLICY": "active"}, "active None")],
+)
+def test_a_command_that_measures_spins_longer_unless_told_otherwise(asked, expected):
+    code = (
+        "import os, sys, kernels; kernels.take_the_machine(); assert 'torch' not in sys.modules;"
+        "print(os.environ['OMP_WAIT_POLICY'], os.environ.get('GOMP_SPINCOUNT'))"
+    )
+    ours = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    environment = {k: v for k, v in os.environ.items() if k not in ours} | asked
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == expected
