@@ -4,10 +4,11 @@ One token through the default model (batch 1, context 256, bfloat16, two threads
 medians of one noisy run): 41 ms, of which 24 to 34 are these 121 products, 4 the attention and 2.5
 everything else, Python included. Reading the 269 MB at the speed of a large sum would take 6 to 8.
 oneDNN reads a weight faster when it lies in blocks of its own, and then 16 rows cost little more
-than one: all layers took 20 to 18 ms at 1 row, 35 to 20 at 8, 58 to 28 at 32. In float32 the products
-of a whole step took 46 to 23 ms at 1 row, 57 to 24 at 8, 99 to 51 at 32 (another EPYC, workers
-that spin: kernels/__init__.py). So a weight is laid out once, when the model is built. torch keeps the operators private (inductor's freezing emits
-them): where a probe does not find them working, weights stay as they are.
+than one: all layers took 20 to 18 ms at 1 row, 35 to 20 at 8, 58 to 28 at 32. In float32 the
+products of a whole step took 46 to 23 ms at 1 row, 57 to 24 at 8, 99 to 51 at 32 (another EPYC,
+workers that spin: kernels/__init__.py). So a weight is laid out once, when the model is built.
+torch keeps the operators private (inductor's freezing emits them): where a probe does not find
+them working, weights stay as they are.
 """
 
 from functools import cache
