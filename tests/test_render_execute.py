@@ -66,6 +66,15 @@ def test_the_key_follows_code_answers_engine_and_versions(tmp_path, monkeypatch)
     assert len(set(keys)) == len(keys)
 
 
+def test_only_a_page_that_reads_the_source_map_depends_on_it(tmp_path):
+    reader = lesson("```{python}\nfrom course.render.source_map import load\n```\n")
+    keys = [outputs_key(doc, {"task": "x = 41"}, tmp_path) for doc in (lesson(), reader)]
+    (tmp_path / "course").mkdir()
+    (tmp_path / "course/source_map.yml").write_text("concepts: []\n")
+    after = [outputs_key(doc, {"task": "x = 41"}, tmp_path) for doc in (lesson(), reader)]
+    assert after[0] == keys[0] and after[1] != keys[1]
+
+
 def test_a_page_without_cells_starts_nothing(tmp_path):
     assert execute(lesson("prose"), {}, tmp_path) == []
     assert filled_in(lesson("prose"), {}) == []

@@ -3,6 +3,7 @@
 import hashlib
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,19 @@ def test_the_committed_map_keeps_every_link_of_the_seed() -> None:
     ends = ("#L30-L316", "#L489-L1508", "#L168-L1600", "dspark_worker_v2.py", "v1/spec_decode")
     assert all(any(seed.endswith(end) for seed in seeds) for end in ends)
     assert len(seeds) == len(ends)
+
+
+def test_the_page_lists_every_row_and_gives_no_answer_away() -> None:
+    committed = load(source_map.DEFAULT_MAP)
+    page = source_map.as_markdown(committed)
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "](https" in line]
+    assert len(rows) == len(committed.concepts)
+    assert all(row.replace("\\|", "").count("|") == 4 for row in rows)
+    for concept in committed.concepts:
+        assert f"[`{concept.symbol}`]({committed.permalink(concept)})" in page
+    assert not any(f"`{key}`" in page for key in source_map.ANSWER_KEYS)
+    kept = [replace(concept, answers_for=()) for concept in committed.concepts]
+    assert source_map.as_markdown(replace(committed, concepts=tuple(kept))) == page
 
 
 def test_permalinks_point_into_the_release() -> None:

@@ -34,6 +34,7 @@ ENGINE = (
     "lessons/lib/**/*.json",
     "course/results/*.json",
 )
+SOURCE_MAP = ("course/source_map.yml", "course/render/source_map.py")  # of cells that import it
 CELL_SECONDS = 1800
 
 
@@ -84,8 +85,9 @@ def outputs_key(doc: Document, answers: dict[str, str], root: Path) -> str:
     fails = [bool(cell.options.get("error")) for cell in doc.cells]
     versions = [platform.python_version(), *map(_version, PACKAGES)]
     digest.update(json.dumps([filled_in(doc, answers), fails, versions]).encode())
+    reads_map = any("course.render.source_map" in cell.source for cell in doc.cells)
     if doc.cells:
-        for pattern in ENGINE:
+        for pattern in (*ENGINE, *(SOURCE_MAP if reads_map else ())):
             for path in sorted(root.glob(pattern)):
                 digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:32]

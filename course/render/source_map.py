@@ -128,6 +128,22 @@ def accepted_answers(source_map: SourceMap) -> dict[str, set[str]]:
     }
 
 
+def as_markdown(source_map: SourceMap) -> str:
+    """A heading and a table for each release, for readers; which row answers the mapping exercise
+    is left out."""
+    lines = []
+    for name, release in source_map.releases.items():
+        rows = [concept for concept in source_map.concepts if concept.release == name]
+        lines += [f"## {release.package} {release.version}: {len(rows)} objects", ""]
+        lines += ["| Concept | Object | Note |", "|---|---|---|"]
+        for row in rows:
+            link = f"[`{row.symbol}`]({source_map.permalink(row)})"
+            cells = (row.title, f"{link} in `{row.repo_path}`", row.note or "")
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 @dataclass
 class Wheel:
     """A wheel opened as an archive; files are parsed once."""
