@@ -15,6 +15,7 @@ VERBS = {
     "formgrader": ("autograder.lab", "grade the written answers in the browser"),
     "grade": ("autograder.grade", "judge one notebook, without any gradebook"),
     "units": ("autograder.unit_table", "a table: what every unit has, and whether it holds"),
+    "newcomer": ("autograder.newcomer", "do every unit as a student would, to the grade"),
     "selfcheck": ("autograder.selfcheck", "try every mutant and every attack on this grader"),
     "doctor": ("autograder.doctor", "say what this machine has and what is missing"),
 }
