@@ -145,8 +145,8 @@ def test_it_starts_from_the_targets_own_weights():
     net.set_vocabulary(torch.arange(97))
     net.start_from(target())
     layer = target().layers[-1]
-    assert torch.equal(net.down_proj.weight, layer.down)
-    assert torch.equal(net.qkv.weight[:, 48:], layer.qkv)
+    assert torch.equal(net.down_proj.weight, layer.down.to_dense())
+    assert torch.equal(net.qkv.weight[:, 48:], layer.qkv.to_dense())
     assert torch.equal(net.lm_head.weight, target().lm_head)
     features = torch.randn(4, 144)
     high = features[:, 96:]
