@@ -2,9 +2,9 @@
 
 python -m autograder.block_ledger --json course/results/dflash_blocks.json
 
-Held-out prompts, greedy, float32, three requests at a time. `layouts`: the answer and every wrong
-fill-in in the engine: the rows of a pass against those of each request alone, and what the target
-accepts. `decay`: DFlash and EAGLE-3 drafting chains as long as a block.
+All held-out prompts of some kinds, one of each kind at a time; greedy, float32. `layouts`: the
+answer and every wrong fill-in in the engine: the rows of a pass against those of each request
+alone, and what the target accepts. `decay`: DFlash and EAGLE-3, drafting as much as a block.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from autograder.assignment import answers_path, read_answers
+from autograder.checks import lab08f as live
 from autograder.fill_ins import fill_ins
 from kernels.runtime import InputError
 from lessons.lib import metrics
@@ -32,12 +33,13 @@ from lessons.lib.model.llama import LlamaModel
 from lessons.lib.model.loader import load_model
 from lessons.lib.plugs.lab08f import BlockInputs, BlockPass, DraftedRun, drafted_run
 
+Json = dict[str, Any]
+
 SCHEMA = "specdec-dflash-blocks/1"
 UNIT, ANSWER = "lab08f", "the answer"
-SETTINGS = {"at_a_time": 3, "layout_depth": 4, "layout_prompts_of_a_kind": 2, "layout_tokens": 16}
-SETTINGS |= {"decay_depth": 7, "decay_tokens": 48}
+LAYOUTS: Json = {"kinds": list(live.KINDS), "depth": live.DEPTH, "tokens": live.NUM_NEW_TOKENS}
+DECAY: Json = {"kinds": list(KINDS), "depth": 7, "tokens": 48}
 
-Json = dict[str, Any]
 Groups = list[list[list[int]]]  # prompts as token ids, a few at a time
 Run = Callable[[Callable[[], Proposer | None], list[list[int]]], DraftedRun]
 
@@ -51,20 +53,20 @@ def main() -> int:
     args = parser.parse_args()
     model, tokenizer = load_model(dtype="float32")
 
-    def groups(of_a_kind: int | None) -> Groups:
-        chosen = [p for kind in KINDS for p in load_prompts("heldout", (kind,))[:of_a_kind]]
-        ids, size = [p.token_ids(tokenizer) for p in chosen], SETTINGS["at_a_time"]
-        return [ids[start : start + size] for start in range(0, len(ids), size)]
+    def groups(settings: Json) -> Groups:
+        columns = [load_prompts("heldout", (kind,)) for kind in settings["kinds"]]
+        return [[p.token_ids(tokenizer) for p in group] for group in zip(*columns, strict=True)]
 
-    def runner(depth: int, tokens: int) -> Run:
-        return lambda make, prompts: drafted_run(model, tokenizer, prompts, make, depth, tokens)
+    def runner(settings: Json) -> Run:
+        sizes = settings["depth"], settings["tokens"]
+        return lambda make, prompts: drafted_run(model, tokenizer, prompts, make, *sizes)
 
-    run = runner(SETTINGS["layout_depth"], SETTINGS["layout_tokens"])
-    rows = list(layouts(model, run, groups(SETTINGS["layout_prompts_of_a_kind"])))
-    run = runner(SETTINGS["decay_depth"], SETTINGS["decay_tokens"])
-    curves = [dflash_decay(model, run, groups(None)), eagle3_decay(model, run, groups(None))]
+    rows = list(layouts(model, runner(LAYOUTS), groups(LAYOUTS)))
+    run, prompts = runner(DECAY), groups(DECAY)
+    curves = [dflash_decay(model, run, prompts), eagle3_decay(model, run, prompts)]
     command = f"python -m autograder.block_ledger --json {args.json}"
-    ledger = environment(SCHEMA, model.device.type, command, SETTINGS)
+    settings = {"layouts": LAYOUTS, "decay": DECAY}
+    ledger = environment(SCHEMA, model.device.type, command, settings)
     ledger["results"] = {"layouts": rows, "decay": curves}
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(f"{json.dumps(ledger, indent=1)}\n", encoding="utf-8")
