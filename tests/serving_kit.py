@@ -26,6 +26,7 @@ def facts(method):
         acceptance_length=2.2,
         phase_shares={"draft": 0.1, "verify": 0.8, "rest": 0.1},
         round_ms={"draft": 2.0, "verify": 16.0, "rest": 2.0, "requests": 1.0, "rows": 5.0},
+        prefill={"tokens": 60.0, "beside_ms": 0.5},
         verify_efficiency=0.6,
         memory_gb={"weights": 0.3, "draft_kv": 0.0, "graphs": None, "peak": 0.5},
         preemptions=0,

@@ -21,6 +21,7 @@ from lessons.lib.bench.methods import method_spec, pacing_of
 from lessons.lib.bench.mixture import Request
 from lessons.lib.bench.run import BASELINE, MethodSpec
 from lessons.lib.bench.run_ledger import load_ledger, point_key
+from lessons.lib.bench.step_facts import prefill_means
 from lessons.lib.cli import main
 from lessons.lib.draft import registry
 
@@ -70,12 +71,34 @@ def test_facts_are_complete_and_without_the_warm_up():
     assert facts.phase_shares.keys() == set(metrics.STEP_PHASES)
     assert sum(facts.phase_shares.values()) == pytest.approx(1)
     assert facts.round_ms["rows"] > facts.round_ms["requests"] > 1
+    message = [[{"role": "user", "content": r.prompt}] for r in requests()]
+    prompts = [len(engine.tokenizer.apply_chat_template(m)) for m in message]
+    assert facts.prefill["tokens"] == sum(prompts) / len(prompts)
+    assert facts.prefill["beside_ms"] >= 0
     assert 0 < facts.verify_efficiency < 1 and facts.preemptions == 0
     assert facts.memory_gb["weights"] == weight_bytes(engine.model) / 1e9 > 0
     assert facts.memory_gb["kv_cache"] > 0
     assert {k for k, v in facts.memory_gb.items() if v is None} == {"graphs", "peak"}
     assert facts.missing.keys() == {"memory_gb.graphs", "memory_gb.peak"}
     assert facts.setup["shares_prefixes"] is False and facts.setup["num_threads"] >= 1
+
+
+def test_what_prompts_take_beside_the_forward_is_told_apart_from_rounds():
+    def step(beside, rounds=(), prefilled=()):
+        phases = dict.fromkeys(metrics.STEP_PHASES, 0.0) | {"verify": 50.0, "draft": beside}
+        a_round = metrics.RoundRecord(0, 0, 1, 0.0, 0.0, 0.0)
+        return metrics.StepRecord(
+            dict.fromkeys(rounds, a_round), dict(prefilled), (), (), phases, 1, 1, 1, 1, 1
+        )
+
+    steps = [
+        step(4.0, rounds=("a", "b")),
+        step(2.0, rounds=("a",)),
+        step(9.0, rounds=("a",), prefilled=[("c", 30)]),  # 2 for the round of a, 7 for c
+        step(5.0, prefilled=[("c", 10), ("d", 20)]),
+    ]
+    assert prefill_means(steps) == {"tokens": 30.0, "beside_ms": 6.0}
+    assert prefill_means(steps[:2]) is None
 
 
 def test_target_only_and_method_ran_under_the_same_setup():
@@ -232,7 +255,8 @@ def test_the_whole_chain(bench, tmp_path, capsys):
     text, ledger = capsys.readouterr().out, load_ledger(out)
     assert len(ledger["points"]) == 2 * 3 * 3 * 2
     assert [p["figures"]["num_failed"] for p in ledger["points"]] == [0] * 36
-    assert {row["load"] for row in ledger["predictions"]} == {"concurrency 1", "concurrency 2"}
+    loads = {"concurrency 1", "concurrency 2", "rate 50 poisson"}
+    assert {row["load"] for row in ledger["predictions"]} == loads
     assert ledger["profile"]["batches"] == [1, 2, 16] and len(ledger["profile"]["times_ms"]) == 3
     # A file of maths is one category, and nobody knows whether it was held out.
     rules = {finding.rule for finding in audit(ledger)} - {"unknown-code", "driver-late"}

@@ -1,12 +1,21 @@
 """Predictions agree with the round model and with played rounds, and count as right or wrong."""
 
+import copy
+
 import numpy as np
 import pytest
 import serving_kit
 
 from kernels.runtime import InputError
 from lessons.lib.bench import predict, report
-from lessons.lib.cost import RoundModel
+from lessons.lib.bench.arrivals import ClosedLoop, OpenLoop
+from lessons.lib.bench.driver import drive
+from lessons.lib.bench.mixture import RECIPES, draw_requests
+from lessons.lib.bench.run import BASELINE
+from lessons.lib.bench.run_ledger import EngineFacts, Task, make_point
+from lessons.lib.bench.simulate import BatchServer, run_virtual
+from lessons.lib.bench.sweep import draw_seed
+from lessons.lib.bench.workload import load_prompts
 from lessons.lib.cost_profile import StepProfile
 from lessons.lib.metrics import Acceptance, RoundRecord, acceptance
 
@@ -16,19 +25,16 @@ STAIRS = StepProfile.from_samples({(1, 1): 10.0, (1, 3): 14.0, (1, 5): 20.0}, as
 
 
 @pytest.mark.parametrize("batch", [1, 4, 8])
-def test_full_proposals_are_the_round_model(batch):
+def test_full_proposals_take_what_the_round_model_says(batch):
     found = Acceptance([0.8, 0.5, 0.2], [0.8, 0.625, 0.4], [1.0, 1.0, 1.0])
-    model = RoundModel(found.survival, lambda b, d: 0.5 * d, PROFILE.step_ms, overhead_ms=0.3)
-    predicted = predict.predicted_speedup(found, batch, PROFILE, 1.5, 0.3)
-    assert predicted == pytest.approx(model.speedup(batch, 3))
+    assert predict.verify_ms(found, batch, PROFILE) == pytest.approx(PROFILE.step_ms(batch, 4))
 
 
 def test_uneven_proposals_pay_for_each_depth_by_itself():
     rounds = [(4, 4)] * 3 + [(0, 0)] * 5 + [(2, 1)] * 2  # (proposed, accepted)
     records = [RoundRecord(p, a, a + 1, 0.2, STAIRS.step_ms(1, p + 1), 0.1) for p, a in rounds]
-    truth = 10 * sum(r.emitted for r in records) / sum(r.total_ms for r in records)
-    predicted = predict.predicted_speedup(acceptance(records), 1, STAIRS, 0.2, 0.1)
-    assert predicted == pytest.approx(truth)
+    truth = np.mean([record.verify_ms for record in records])
+    assert predict.verify_ms(acceptance(records), 1, STAIRS) == pytest.approx(truth)
 
 
 def test_law_of_rows_is_that_of_independent_requests():
@@ -41,16 +47,12 @@ def test_law_of_rows_is_that_of_independent_requests():
     assert np.abs(law - played).max() < 0.007  # four standard errors of the largest share
 
 
-def test_no_proposals_at_no_cost_change_nothing():
-    assert predict.predicted_speedup(Acceptance([], [], []), 4, PROFILE, 0.0) == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
         lambda: predict.rows_law([0.2, 0.5], 1),
-        lambda: predict.predicted_speedup(Acceptance([], [], []), 0, PROFILE, 0.0),
-        lambda: predict.predicted_speedup(Acceptance([], [], []), 16, PROFILE, 0.0),
+        lambda: predict.verify_ms(Acceptance([], [], []), 0, PROFILE),
+        lambda: predict.verify_ms(Acceptance([], [], []), 16, PROFILE),
     ],
 )
 def test_what_cannot_be_is_refused(wrong):
@@ -77,3 +79,79 @@ def test_rows_hold_prediction_against_measurement():
     assert predict.is_validated([]) is None
     text = report.report(ledger | {"predictions": rows})
     assert "1 of 2 predictions lie within 15% of the measured speedup" in text
+
+
+# --- a whole sweep on a server whose costs are known ----------------------------------------------
+
+SURVIVAL, PREFILL_TOKENS, DRAFT_MS = (0.7, 0.45, 0.2, 0.1), 100, 1.5
+PROFILED = {
+    "batches": [1, 2, 4, 8, 16],
+    "tokens": [1, 2, 5],
+    "times_ms": [[10 + 0.5 * b * n for n in (1, 2, 5)] for b in (1, 2, 4, 8, 16)],
+    "chunk_rows": [1, 512],
+    "chunk_ms": [10.5, 266.0],
+}
+SETUP = {"engine": "simulated", "max_running": 16, "token_budget": 10_000}
+
+
+def simulated_point(method, load, seed):
+    """A run of a server with the profile's costs, and facts as an engine would tell them."""
+    depth = 0 if method == BASELINE else len(SURVIVAL)
+    survival = list(SURVIVAL[:depth])
+    server = BatchServer(
+        lambda batch: (10 + 0.5 * batch * (1 + depth) + batch * DRAFT_MS * bool(depth)) / 1000,
+        0.5 * PREFILL_TOKENS / 1000,
+        survival,
+        seed,
+    )
+    number = 10 + 2 * load.concurrency if isinstance(load, ClosedLoop) else 30
+    requests = draw_requests(RECIPES["course"], load_prompts("sweep"), number, draw_seed(seed, 0))
+    log = run_virtual(drive(server, requests, load, draw_seed(seed, 0)))
+    phases = {"draft": DRAFT_MS * bool(depth), "accept": 0.0, "commit": 0.0, "rest": 0.0}
+    facts = EngineFacts(
+        setup=SETUP,
+        acceptance={"survival": survival, "conditional": [], "proposed": [1.0] * depth},
+        acceptance_length=1 + sum(survival),
+        round_ms={"verify": 12.0, "requests": 1.0, "rows": 1.0 + depth} | phases,
+        prefill={"tokens": PREFILL_TOKENS, "beside_ms": 0.0},
+    )
+    task = Task(method, load, seed, 0)
+    return make_point(task, RECIPES["course"], "sweep", requests, log, facts, None, 1)
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    loads = [*map(ClosedLoop, (1, 2, 4, 8, 16)), *map(OpenLoop, (1.0, 3.0, 6.0))]
+    points = [
+        simulated_point(method, load, seed)
+        for load in loads
+        for seed in range(6)
+        for method in (BASELINE, "drafter-4")
+    ]
+    return {"points": points, "profile": PROFILED}
+
+
+def test_known_costs_are_predicted_under_every_load(sweep):
+    rows = predict.prediction_rows(sweep["points"], predict.engine_predictor(sweep))
+    assert len(rows) == 8 and predict.is_validated(rows)
+    assert max(abs(row["error"]) for row in rows) < 0.08
+    speedups = [row["measured"] for row in rows]
+    assert max(speedups) > 1.3 and min(speedups) < 0.95  # there was something to get wrong
+
+
+def test_a_model_that_ignores_prefills_is_not_validated(sweep):
+    blind = copy.deepcopy(sweep)
+    for point in blind["points"]:
+        point["prefill"] = {"tokens": 1, "beside_ms": 0.0}
+    rows = predict.prediction_rows(blind["points"], predict.engine_predictor(blind))
+    assert not predict.is_validated(rows)
+
+
+@pytest.mark.parametrize("gone", ["round_ms", "prefill", "profile"])
+def test_what_was_not_measured_is_not_predicted(sweep, gone):
+    points = [dict(point) for point in sweep["points"][:2]]
+    profile = PROFILED if gone != "profile" else {"times_ms": None}
+    if gone != "profile":
+        points[1][gone] = None
+    predictor = predict.engine_predictor({"points": points, "profile": profile})
+    assert predictor(points[1]) is None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,3 +68,10 @@ class ClosedLoop:
 
 
 Arrivals = OpenLoop | ClosedLoop
+
+
+def read_arrivals(row: Mapping[str, Any]) -> Arrivals:
+    """The load that `run_ledger.describe_arrivals` described."""
+    if row["loop"] == "closed":
+        return ClosedLoop(row["concurrency"])
+    return OpenLoop(row["rate"], math.inf if row["burstiness"] is None else row["burstiness"])

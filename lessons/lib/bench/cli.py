@@ -22,8 +22,9 @@ from lessons.lib.bench.methods import parse_methods
 from lessons.lib.bench.mixture import RECIPES, find_recipe, recipe_of
 from lessons.lib.bench.openai_server import OpenAIServer
 from lessons.lib.bench.peer_server import PEERS, Peers, check_peers
-from lessons.lib.bench.predict import engine_predictor, measure_profile, prediction_rows
+from lessons.lib.bench.predict import engine_predictor, prediction_rows
 from lessons.lib.bench.run_ledger import Task, load_ledger, new_ledger
+from lessons.lib.bench.step_profile import measure_profile
 from lessons.lib.bench.sweep import MeasuredServer, OpenServer, Workload, plan, resume_or, run_sweep
 from lessons.lib.bench.workload import SPLITS, load_prompts
 from lessons.lib.engine import Engine

@@ -17,6 +17,7 @@ from lessons.lib.bench.methods import pacing_of
 from lessons.lib.bench.mixture import Request
 from lessons.lib.bench.run import GB, MethodSpec
 from lessons.lib.bench.run_ledger import EngineFacts
+from lessons.lib.bench.step_facts import prefill_means, round_means
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.registry import make_proposer
 from lessons.lib.engine import Engine
@@ -104,26 +105,12 @@ def facts_of(engine: Engine, log: StepLog, setup: Json) -> EngineFacts:
         acceptance_length=metrics.acceptance_length(rounds),
         phase_shares=metrics.phase_shares(steps),
         round_ms=round_means(steps),
+        prefill=prefill_means(steps),
         verify_efficiency=metrics.verify_efficiency(rounds),
         memory_gb=memory,
         preemptions=sum(len(step.preempted) for step in steps),
         missing=missing,
     )
-
-
-def round_means(steps: Sequence[StepRecord]) -> dict[str, float] | None:
-    """Means over the steps in which requests decoded and none prefilled: milliseconds of each
-    phase, `requests` a step and its `rows`; None where there was no such step."""
-    pure = [step for step in steps if step.rounds and not step.prefilled]
-    if not pure:
-        return None
-    phases = {
-        name: sum(step.phase_ms[name] for step in pure) / len(pure) for name in metrics.STEP_PHASES
-    }
-    return phases | {
-        "requests": sum(step.num_requests for step in pure) / len(pure),
-        "rows": sum(step.num_rows for step in pure) / len(pure),
-    }
 
 
 def _memory(engine: Engine, log: StepLog) -> tuple[dict[str, float | None], dict[str, str]]:

@@ -50,7 +50,7 @@ def method_spec(word: str, depth: int) -> MethodSpec:
 def pacing_of(spec: MethodSpec, profile: Json | None) -> Pacing:
     """Fresh for each run: controllers and planners remember what they saw.
 
-    profile: as `predict.measure_profile` gives it; needed for a planned method.
+    profile: as `step_profile.measure_profile` gives it; needed for a planned method.
     """
     if spec.is_adaptive:
         return adaptive_depth()[0]

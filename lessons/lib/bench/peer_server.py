@@ -33,6 +33,7 @@ _UNKNOWN = (
     "acceptance_length",
     "phase_shares",
     "round_ms",
+    "prefill",
     "verify_efficiency",
     "memory_gb",
     "preemptions",

@@ -1,53 +1,39 @@
 """What the cost model says of every measured load, beside what was measured there.
 
 The prediction takes acceptance from the run and times from a step profile measured apart, so that
-an error tells which of the two the model misreads. It is about decoding: it is held against TPOT.
+an error tells which of the two the model misreads. How rounds and prefills add up under a load is
+in replay.py. It is about decoding: it is held against TPOT.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from kernels.runtime import InputError
-from lessons.lib.bench.pace import beside_ms
-from lessons.lib.bench.run import BASELINE, MethodSpec, step_cost
-from lessons.lib.bench.run_ledger import compare, load_name, load_order, point_key
+from lessons.lib.bench.arrivals import read_arrivals
+from lessons.lib.bench.replay import RunLaw, tpots_ms
+from lessons.lib.bench.run import BASELINE
+from lessons.lib.bench.run_ledger import (
+    compare,
+    load_name,
+    load_order,
+    point_key,
+)
+from lessons.lib.bench.sweep import draw_seed
 from lessons.lib.cost_profile import Floats, StepProfile
-from lessons.lib.draft.registry import make_proposer
-from lessons.lib.engine import Engine
 from lessons.lib.metrics import Acceptance
 
 TOLERANCE = 0.15  # relative error of a prediction that counts as right
 TOLERATED_SHARE = 0.8  # of the predictions have to be right
-_PROFILED_TOKENS = (2, 3, 5, 9, 17)
-_PROFILED_CONTEXT = 256  # tokens behind which steps are timed
 
 Json = dict[str, Any]
 Predictor = Callable[[Json], float | None]
-
-
-def predicted_speedup(
-    acceptance: Acceptance,
-    batch: int,
-    profile: StepProfile,
-    draft_ms: float,
-    overhead_ms: float = 0.0,
-    plain_overhead_ms: float = 0.0,
-) -> float:
-    """Tokens per round times t_1(B), over draft, verify and overhead of a round of the batch.
-
-    draft_ms, overhead_ms: of a round of the whole batch; plain_overhead_ms: what target-only's
-    step takes beside the forward. With a proposer that always fills its depth and no plain
-    overhead this is RoundModel.speedup.
-    """
-    tokens = 1 + sum(acceptance.survival)
-    round_ms = draft_ms + verify_ms(acceptance, batch, profile) + overhead_ms
-    return tokens * (profile.step_ms(batch, 1) + plain_overhead_ms) / round_ms
 
 
 def verify_ms(acceptance: Acceptance, batch: int, profile: StepProfile) -> float:
@@ -84,63 +70,65 @@ def rows_law(proposed: Sequence[float], batch: int) -> Floats:
     return law
 
 
-def measure_profile(engine: Engine, batches: Sequence[int], specs: Sequence[MethodSpec]) -> Json:
-    """Step times of the engine's model as plain data, on the grid that the sweep needs, and for
-    planned methods what a round of one request takes beside its forward.
-
-    On a card null with a reason: the sweep runs graphs and this measures eager steps.
-    """
-    if engine.model.device.type == "cuda":
-        return {"times_ms": None, "missing": {"times_ms": "steps are not profiled under graphs"}}
-    deepest = max(spec.depth for spec in specs)
-    planned = [spec for spec in specs if spec.is_planned]
-    grid = sorted({1, *batches})
-    tokens = sorted({1, *(n for n in _PROFILED_TOKENS if n <= deepest), deepest + 1})
-    context = min(_PROFILED_CONTEXT, engine.model.config.max_context // 2)
-    times = step_cost(engine.model, grid, tokens, context)
-    return {
-        "batches": grid,
-        "tokens": tokens,
-        "context": context,
-        "times_ms": [[times[batch, count] for count in tokens] for batch in grid],
-        "beside_ms": {
-            spec.name: beside_ms(engine, make_proposer(spec.method, engine.model), spec.depth)
-            for spec in planned
-        },
-        "missing": {},
-    }
-
-
 def engine_predictor(ledger: Json) -> Predictor:
-    """Predicts closed loops from the ledger's step profile: the users are the batch.
+    """Predicts from the ledger's step profile, in closed loops and in open ones.
 
-    Of the run itself it takes what it does not claim to know: acceptance, the time to draft, and
-    what steps take beside the forward. What it predicts is the forward and how it all adds up.
+    Of the run itself it takes what it does not claim to know: acceptance, the time to draft, what
+    steps take beside the forward, and how long prompts and answers were. What it predicts is the
+    forward, and how rounds and prefills add up to a TPOT under the load.
     """
-    times = ledger.get("profile", {}).get("times_ms")
-    plain = {point_key(p)[1:]: p["round_ms"] for p in ledger["points"] if p["method"] == BASELINE}
+    plain = {point_key(p)[1:]: p for p in ledger["points"] if p["method"] == BASELINE}
+    profile = ledger.get("profile", {})
+
+    @cache
+    def base_tpot(key: tuple[str, int, int]) -> float | None:
+        return predicted_tpot(plain[key], profile) if key in plain else None
 
     def predict(point: Json) -> float | None:
-        own, base = point["round_ms"], plain.get(point_key(point)[1:])
-        batch = point["arrivals"].get("concurrency")
-        if not (times and own and base and batch and point["acceptance"]):
-            return None
-        if batch > point["setup"]["max_running"]:
-            return None
-        return predicted_speedup(
-            Acceptance(**point["acceptance"]),
-            batch,
-            StepProfile.from_ledger(ledger["profile"]),
-            own["draft"],
-            _beside_forward(own),
-            _beside_forward(base),
-        )
+        base, own = base_tpot(point_key(point)[1:]), predicted_tpot(point, profile)
+        return base / own if base and own else None
 
     return predict
 
 
-def _beside_forward(round_ms: Json) -> float:
-    return float(round_ms["accept"] + round_ms["commit"] + round_ms["rest"])
+def predicted_tpot(point: Json, profile: Json) -> float | None:
+    """Median TPOT in ms by the model; None where the ledger lacks what it needs."""
+    if not (profile.get("times_ms") and point["round_ms"] and point["prefill"]):
+        return None
+    felt = [r for r in point["requests"].values() if r["error"] is None and r["output_tokens"]]
+    answers = [(r["output_tokens"], r["num_chunks"] - 1) for r in felt]  # a chunk is a round's
+    load, seed = read_arrivals(point["arrivals"]), draw_seed(point["seed"], point["block"])
+    prompt_tokens = round(point["prefill"]["tokens"])
+    found = tpots_ms(run_law(point, profile), load, prompt_tokens, answers, seed)
+    return statistics.median(found) if found else None
+
+
+def run_law(point: Json, profile: Json) -> RunLaw:
+    """The model's figures for a run. Requests draft one after another, so what a step takes beside
+    its forward goes by their number."""
+    own, accepted = point["round_ms"], Acceptance(**point["acceptance"])
+    steps = StepProfile.from_ledger(profile)
+    beside = (own["draft"] + own["accept"] + own["commit"] + own["rest"]) / own["requests"]
+
+    @cache
+    def round_ms(batch: int) -> float:
+        return verify_ms(accepted, batch, steps) + batch * beside
+
+    def rows_ms(rows: float) -> float:
+        """A forward of so many rows of one request; behind the last measured one as before it."""
+        known, times = profile["chunk_rows"], profile["chunk_ms"]
+        slope = (times[-1] - times[-2]) / (known[-1] - known[-2])
+        beyond = max(0.0, rows - known[-1]) * slope
+        return float(np.interp(rows, known, times)) + beyond if rows else 0.0
+
+    return RunLaw(
+        round_ms=round_ms,
+        chunk_ms=lambda rows, chunk: rows_ms(rows + chunk) - rows_ms(rows),
+        rows=1 + sum(accepted.proposed),
+        prefill_ms=point["prefill"]["beside_ms"],
+        max_running=point["setup"]["max_running"],
+        token_budget=point["setup"]["token_budget"],
+    )
 
 
 def prediction_rows(points: Sequence[Json], predictor: Predictor) -> list[Json]:

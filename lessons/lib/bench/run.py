@@ -171,15 +171,8 @@ def _run(
         )
     finally:
         engine.pacing = pacing
-    return Run(
-        spec,
-        prompt.kind,
-        prompt.name,
-        repeat,
-        result.rounds,
-        result.prefill_ms,
-        result.extra_memory_bytes,
-    )
+    memory = result.extra_memory_bytes
+    return Run(spec, prompt.kind, prompt.name, repeat, result.rounds, result.prefill_ms, memory)
 
 
 def measure_methods(
@@ -193,10 +186,8 @@ def measure_methods(
     methods: Sequence[str] = ("ngram",),
     temperature: float = 0.0,
 ) -> list[MethodMeasurement]:
-    """Target-only first, then each method at each depth, in the order of `depths`.
-
-    `seed` matters at a temperature above 0 only. Raises InputError when no prompt yields a round.
-    """
+    """Target-only first, then each method at each depth, in the order of `depths`. `seed` matters
+    at a temperature above 0 only. Raises InputError when no prompt yields a round."""
     specs = method_specs(methods, depths)
     sampling = SamplingParams(temperature=temperature, seed=seed)
     runs = run_interleaved(engine, prompts, specs, repeats, max_new_tokens, sampling, progress)
@@ -274,9 +265,16 @@ def step_cost(
 
 @torch.inference_mode()
 def step_times(
-    model: LlamaModel, batch: int, num_tokens: Sequence[int], context: int, repeats: int
+    model: LlamaModel,
+    batch: int,
+    num_tokens: Sequence[int],
+    context: int,
+    repeats: int,
+    num_scored: int | None = None,
 ) -> dict[int, list[float]]:
-    """ms of each of `repeats` turns, {n: [ms, ...]}; all n take turns, after one untimed turn."""
+    """ms of each of `repeats` turns, {n: [ms, ...]}; all n take turns, after one untimed turn.
+    num_scored: rows of each request that get logits, None for all."""
+    scored = None if num_scored is None else [num_scored] * batch
     pool = model.new_pool(batch * (context + max(num_tokens) + PAGE_SIZE), PAGE_SIZE)
     sequences = [SequenceKV() for _ in range(batch)]
     for kv in sequences:
@@ -286,7 +284,7 @@ def step_times(
     for repeat in range(repeats + 1):
         for count in num_tokens:
             chain = DraftTree.chain([0] * count)
-            rows = prepare_batch(pool, [(kv, chain) for kv in sequences])
+            rows = prepare_batch(pool, [(kv, chain) for kv in sequences], scored)
             synchronize(model.device)
             started = perf_counter()
             model.forward(rows, pool)

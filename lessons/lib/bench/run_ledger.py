@@ -68,7 +68,8 @@ class EngineFacts:
     acceptance     as metrics.Acceptance has it: survival, conditional, proposed; a list is None
                    where the server counts in total only
     phase_shares   of the time of all steps
-    round_ms       means over the steps in which nobody prefilled (engine_server.round_means)
+    round_ms       means over the steps in which nobody prefilled (step_facts.round_means)
+    prefill        of a request: prompt tokens, ms beside the forward (step_facts.prefill_means)
     memory_gb      weights, draft_kv, graphs, peak
     missing        why something is None, by dotted name ("memory_gb.graphs"); what is not explained
                    here is taken as not reported
@@ -79,6 +80,7 @@ class EngineFacts:
     acceptance_length: float | None = None
     phase_shares: dict[str, float] | None = None
     round_ms: dict[str, float] | None = None
+    prefill: dict[str, float] | None = None
     verify_efficiency: float | None = None
     memory_gb: dict[str, float | None] | None = None
     preemptions: int | None = None
@@ -132,7 +134,8 @@ def make_point(
 def _felt(log: RequestLog) -> Json:
     """Of one request, so that percentiles can be taken over all blocks of a load."""
     felt = {"ttft_ms": log.ttft_ms, "tpot_ms": log.tpot_ms, "e2e_ms": log.e2e_ms}
-    return felt | {"output_tokens": log.output_tokens, "error": log.error}
+    counts = {"output_tokens": log.output_tokens, "num_chunks": len(log.chunks)}
+    return felt | counts | {"error": log.error}
 
 
 def describe_arrivals(arrivals: Arrivals) -> Json:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from kernels.runtime import InputError
 from lessons.lib.bench.mixture import Request
 
 T = TypeVar("T")
+_MOMENT_S = 1e-6
 
 
 class _Jump(selectors.DefaultSelector):
@@ -111,3 +113,65 @@ class SimulatedServer:
                 stall = self._stalls.get((request.request_id, place), 0.0)
                 await asyncio.sleep((gap if place else 0.0) + stall)
                 yield num_tokens
+
+
+@dataclass
+class _UnderWay:
+    """A request in the batch: tokens it still has to bring, and where they go."""
+
+    left: int
+    chunks: asyncio.Queue[int] = field(default_factory=asyncio.Queue)
+    is_prefilled: bool = False
+
+
+class BatchServer:
+    """Steps as an engine does: all requests under way share a step, new prompts among them.
+
+    round_s     (requests that decode) -> seconds of their step
+    prefill_s   what each new prompt adds to the step it is computed in
+    survival    chance that drafts up to each position are accepted; rounds are independent
+    """
+
+    def __init__(
+        self,
+        round_s: Callable[[int], float],
+        prefill_s: float,
+        survival: Sequence[float] = (),
+        seed: int = 0,
+    ) -> None:
+        self._round_s, self._prefill_s, self._survival = round_s, prefill_s, survival
+        self._rng = np.random.default_rng(seed)
+        self._batch: list[_UnderWay] = []
+        self._stepping: asyncio.Task[None] | None = None
+
+    async def stream(self, request: Request) -> AsyncGenerator[int, None]:
+        """Tokens of each step at its end."""
+        mine = _UnderWay(request.max_new_tokens)
+        self._batch.append(mine)
+        if self._stepping is None or self._stepping.done():
+            self._stepping = asyncio.create_task(self._step())
+        left = request.max_new_tokens
+        while left:
+            left -= (chunk := await mine.chunks.get())
+            yield chunk
+
+    async def _step(self) -> None:
+        while self._batch:
+            await asyncio.sleep(_MOMENT_S)  # who was answered just now sends first
+            decoding = [one for one in self._batch if one.is_prefilled]
+            new = [one for one in self._batch if not one.is_prefilled]
+            taken = self._round_s(len(decoding)) if decoding else 0.0
+            await asyncio.sleep(taken + self._prefill_s * len(new))
+            for one in decoding:
+                accepted = int((self._rng.random() < np.array(self._survival)).sum())
+                self._emit(one, 1 + accepted)
+            for one in new:
+                one.is_prefilled = True
+                self._emit(one, 1)
+
+    def _emit(self, one: _UnderWay, count: int) -> None:
+        brought = min(one.left, count)
+        one.left -= brought
+        one.chunks.put_nowait(brought)
+        if not one.left:
+            self._batch.remove(one)

@@ -33,7 +33,8 @@ from lessons.lib.bench.workload import Prompt
 
 WARM_UP_USERS = 2
 MAX_DISCARDED = 3  # runs of a point; then it stays as it is, marked as not valid
-_BLOCK_SEEDS = 1000  # draws of seed s are s * 1000 + block, so no two blocks share a schedule
+
+_BLOCK_SEEDS = 1000
 
 Json = dict[str, Any]
 
@@ -88,6 +89,11 @@ def plan(
             order = [*everyone[first:], *everyone[:first]]
             tasks.extend(Task(method, load, seed, block) for method in order)
     return tasks
+
+
+def draw_seed(seed: int, block: int) -> int:
+    """Draws the requests and the schedule of a block: no two blocks share them."""
+    return seed * _BLOCK_SEEDS + block
 
 
 def run_sweep(
@@ -151,7 +157,7 @@ async def _measure(
     slo: Slo | None,
     timeout_s: float | None,
 ) -> Json:
-    draw = task.seed * _BLOCK_SEEDS + task.block
+    draw = draw_seed(task.seed, task.block)
     recipe = workload.recipe
     requests = draw_requests(recipe, workload.prompts, workload.num_requests, draw)
     warm_up = draw_requests(recipe, workload.warm_up_prompts, workload.num_warm_up, draw)
