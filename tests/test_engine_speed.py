@@ -161,9 +161,14 @@ def test_graphs_are_timed_against_eager_steps(model):
 
 def test_the_committed_ledger_can_be_read():
     path = Path(__file__).parents[1] / "course/results/engine_cpu.json"
-    told = engine_bench.table(read_ledger(path, engine_bench.SCHEMA))
-    for part in ("decode", "verify", "share", "batch"):
-        assert f"bfloat16  {part:<8} " in told
+    ledger = read_ledger(path, engine_bench.SCHEMA)
+    told = engine_bench.table(ledger)
+    for dtype in ("bfloat16", "float32"):
+        for part in ("decode", "verify", "share", "batch"):
+            assert f"{dtype:<9} {part:<8} " in told
+        found = ledger["results"][dtype]
+        assert found["decode"]["speedup"]["median"] >= 1.5
+        assert all(row["outside_forward"]["median"] <= 0.15 for row in found["share"]["rows"])
 
 
 @pytest.mark.slow
