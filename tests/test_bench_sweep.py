@@ -15,6 +15,7 @@ from lessons.lib.bench.mixture import RECIPES
 from lessons.lib.bench.run_ledger import point_key
 from lessons.lib.bench.simulate import SimulatedServer, constant_service, run_virtual
 from lessons.lib.bench.sweep import Workload, plan, resume_or, run_sweep
+from lessons.lib.bench.time_left import TimeLeft
 from lessons.lib.bench.workload import load_prompts
 
 LOADS = (ClosedLoop(1), ClosedLoop(2), OpenLoop(4.0))
@@ -66,7 +67,7 @@ def sweep(path, machine, tasks=None):
     tasks = plan(["ngram-4"], LOADS, seeds=(0, 1, 2), num_blocks=2) if tasks is None else tasks
     return run_sweep(
         tasks, machine.open, WORKLOAD, serving_kit.SLO, resume_or(fresh(), path), path,
-        progress=False, run=run_virtual,
+        progress=False, run=run_virtual, clock=lambda: 0.0,
     )  # fmt: skip
 
 
@@ -85,6 +86,57 @@ def test_plan_rotates_who_goes_first():
     ]
     assert len({task.key for task in tasks}) == 9
     assert [t.method for t in plan(["baseline"], [ClosedLoop(1)], [0], 1)] == ["baseline"]
+
+
+def test_every_load_comes_before_the_next_block():
+    tasks = plan(["a"], LOADS, seeds=[0, 1], num_blocks=2)
+    blocks = [(task.seed, task.block) for task in tasks]
+    assert blocks == sorted(blocks) and len(set(blocks)) == 4
+    first = [(task.arrivals, task.method) for task in tasks[: 2 * len(LOADS)]]
+    assert first == [(load, method) for load in LOADS for method in ("baseline", "a")]
+
+
+@pytest.mark.parametrize(
+    ("load", "count"),
+    [(ClosedLoop(1), 10), (ClosedLoop(4), 10), (ClosedLoop(5), 13), (ClosedLoop(16), 40),
+     (OpenLoop(1.5), 10), (OpenLoop(4.0), 20)],
+)  # fmt: skip
+def test_a_point_is_as_large_as_its_load_asks_for(load, count):
+    sized = Workload(RECIPES["balanced"], "heldout", HELDOUT, MAIN, 10, 2, per_user=2.5, open_s=5.0)
+    assert sized.num_at(load) == count and WORKLOAD.num_at(load) == 10
+
+
+def test_time_left_goes_by_load_and_method(tmp_path):
+    loads = [ClosedLoop(1), ClosedLoop(2)]
+    tasks = plan(["ngram-4"], loads, seeds=(0,), num_blocks=2)
+    seconds = {("baseline", 1): 10.0, ("ngram-4", 1): 6.0, ("baseline", 2): 200.0}
+    left = TimeLeft([])
+    assert left.seconds(tasks) is None and "unknown" in left.describe(tasks)
+    for task in tasks[:2]:
+        left.note(done(task, seconds))
+    assert left.seconds(tasks[2:]) == 8.0 + 8.0 + 10 + 6 + 8 + 8
+    assert left.describe(tasks[2:]) == "perhaps 48 s left, some loads are to come"
+    left.note(done(tasks[2], seconds))
+    assert left.seconds(tasks[3:]) == 200 + 10 + 6 + 200 + 200
+    assert left.describe(tasks[3:]) == "about 10 min left"
+
+
+def done(task, seconds):
+    method, _, seed, block = task.key
+    point = {"method": method, "arrivals": run_ledger.describe_arrivals(task.arrivals)}
+    took = {"wall_s": seconds[method, task.arrivals.concurrency]}
+    return point | {"seed": seed, "block": block} | took
+
+
+def test_a_sweep_that_goes_on_knows_what_its_points_took(tmp_path):
+    ticks = iter(range(0, 10_000, 3))
+    ledger = run_sweep(
+        plan(["ngram-4"], LOADS[:1], (0,), 1), Machine().open, WORKLOAD, serving_kit.SLO, fresh(),
+        tmp_path / "l.json", progress=False, run=run_virtual, clock=lambda: next(ticks),
+    )  # fmt: skip
+    assert [point["wall_s"] for point in ledger["points"]] == [3, 3]
+    again = run_ledger.load_ledger(tmp_path / "l.json")
+    assert TimeLeft(again["points"]).seconds(plan([], LOADS[:1], (1, 2), 1)) == 6
 
 
 def test_a_whole_sweep_is_clean_and_its_ratios_true(tmp_path):

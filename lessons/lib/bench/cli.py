@@ -18,6 +18,7 @@ from lessons.lib.bench.datasets import read_prompts
 from lessons.lib.bench.engine_server import engine_opener
 from lessons.lib.bench.latency import Slo
 from lessons.lib.bench.ledger import write_ledger
+from lessons.lib.bench.machine import openmp_settings
 from lessons.lib.bench.methods import parse_methods
 from lessons.lib.bench.mixture import RECIPES, find_recipe, recipe_of
 from lessons.lib.bench.openai_server import OpenAIServer
@@ -56,7 +57,9 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
     load.add_argument("--max-running", type=int, default=16, help="requests in a step")
     load.add_argument("--timeout", type=float, default=600.0, metavar="S", help="of a request")
     work = parser.add_argument_group("requests")
-    work.add_argument("--requests", type=int, default=20, help="a point, all distinct")
+    work.add_argument("--requests", type=int, default=20, help="a point at least, all distinct")
+    work.add_argument("--per-user", type=float, default=0.0, help="in a closed loop, at least")
+    work.add_argument("--open-seconds", type=float, default=0.0, help="of arrivals, at least")
     work.add_argument("--warm-up", type=int, default=4, help="requests before each point")
     work.add_argument("--recipe", default="balanced", help=" | ".join(RECIPES))
     work.add_argument("--split", default="sweep", help=" | ".join(SPLITS))
@@ -150,7 +153,8 @@ def _workload(options: argparse.Namespace) -> Workload:
         prompts, split = load_prompts(options.split), options.split
         recipe = find_recipe(options.recipe)
     warm_up = load_prompts("heldout" if split == "main" else "main")
-    return Workload(recipe, split, prompts, warm_up, options.requests, options.warm_up)
+    sizes = options.requests, options.warm_up, options.per_user, options.open_seconds
+    return Workload(recipe, split, prompts, warm_up, *sizes)
 
 
 def _bench_engine(
@@ -236,7 +240,8 @@ def _fresh(options: argparse.Namespace, device: str, methods: Sequence[str]) -> 
         key: _plain(value) for key, value in vars(options).items() if key not in _NOT_SETTINGS
     }
     command = shlex.join(["python", "-m", "lessons.lib", *options.arguments])
-    return new_ledger(device, command, settings | {"methods": list(methods)})
+    settings |= {"methods": list(methods), "environment": openmp_settings()}
+    return new_ledger(device, command, settings)
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,6 @@ The ledger is written after every part; the same command again goes on with what
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,6 +15,7 @@ from kernels.runtime import DEVICES, DTYPES, InputError
 from lessons.lib.bench import engine_machine, engine_speed
 from lessons.lib.bench.engine_speed import Bench
 from lessons.lib.bench.ledger import environment, read_ledger, write_ledger
+from lessons.lib.bench.machine import openmp_settings
 from lessons.lib.bench.workload import load_prompts
 from lessons.lib.engine import Engine
 from lessons.lib.model.loader import load_model
@@ -86,10 +86,7 @@ def _open_ledger(options: argparse.Namespace, device: str) -> Json:
         for key, value in vars(options).items()
         if key not in ("run", "arguments", *_FREE)
     }
-    settings["environment"] = {
-        name: os.environ.get(name)
-        for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-    }
+    settings["environment"] = openmp_settings()
     new = environment(SCHEMA, device, command, settings) | {"results": {}}
     if not options.json.exists():
         return new

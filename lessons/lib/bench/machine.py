@@ -16,6 +16,7 @@ from kernels.runtime import probe
 
 _PACKAGES = ("torch", "triton", "numpy", "gguf", "safetensors", "tokenizers", "transformers")
 _SMI_TIMEOUT_S = 10.0  # with a driver that hangs, nvidia-smi never comes back
+_OPENMP = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 _GPU_QUERY = {"driver": "driver_version", "gpu_mhz": "clocks.sm", "gpu_max_mhz": "clocks.max.sm"}
 
 Json = dict[str, Any]
@@ -73,6 +74,11 @@ def _gpu_state() -> Json:
     driver, *clocks = values
     numbers = [float(clock) if clock.replace(".", "").isdigit() else None for clock in clocks]
     return dict(zip(_GPU_QUERY, [driver, *numbers], strict=True))
+
+
+def openmp_settings() -> Json:
+    """How OpenMP's workers were told to wait; null is the library's default."""
+    return {name: os.environ.get(name) for name in _OPENMP}
 
 
 def versions() -> Json:

@@ -267,5 +267,5 @@ class EngineThread:
 
     def _end(self, reason: EngineStopped) -> None:
         self._stopped = reason
-        for ticket in self._tickets.values():
+        for ticket in list(self._tickets.values()):  # from now on whoever posts may take one out
             ticket.fail(reason)
