@@ -20,7 +20,7 @@ READY := $(VENV)/.ready
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help course test lab kit units release autograde feedback report export formgrader render check-sources lint bench doctor clean
+.PHONY: help course test lab kit units release autograde feedback report export formgrader render check-sources lint bench compare doctor clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,11 @@ bench: $(READY) ## redo course/results/serving_cpu.json (about 70 minutes on two
 	$(PY) -m lessons.lib bench-report build/serving_cpu/ledger.json
 	$(PY) -m lessons.lib bench-audit build/serving_cpu/ledger.json
 	cp build/serving_cpu/ledger.json course/results/serving_cpu.json
+
+# On a quiet machine. In build/ for the same reason; what it takes is in its ledger, by point.
+compare: $(READY) ## redo course/results/compare_cpu.json (every drafter; goes on after a stop)
+	$(PY) -m lessons.lib compare-all --json build/compare_cpu/ledger.json --device cpu $(ARGS)
+	cp build/compare_cpu/ledger.json course/results/compare_cpu.json
 
 doctor: $(READY) ## say what this machine has, what is missing and what that costs
 	$(PY) -m autograder doctor

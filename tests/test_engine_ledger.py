@@ -13,9 +13,9 @@ from lessons.lib.bench.run import (
     measure_methods,
     method_specs,
     run_interleaved,
-    step_cost,
     summarise,
 )
+from lessons.lib.bench.step_times import step_cost
 from lessons.lib.bench.workload import KINDS, Prompt, load_prompts
 from lessons.lib.engine import Engine
 from lessons.lib.metrics import RoundRecord

@@ -1,28 +1,25 @@
-"""Command line of the engine: `generate` one text, `compare` methods, and checks (cli_checks).
+"""Command line of the engine: `generate` one text, and checks (cli_checks).
 
-Measuring under load is in bench/cli.py, serving in serve/cli.py."""
+Measuring is in bench/cli.py and bench/compare_cli.py, serving in serve/cli.py."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from kernels.runtime import DEVICES, DTYPES, InputError
 from lessons.lib import metrics
 from lessons.lib.bench import pace
 from lessons.lib.bench.cli import add_audit, add_bench, add_report
+from lessons.lib.bench.compare_cli import add_compare, add_compare_all, add_compare_report
 from lessons.lib.bench.draft_trees import add_compare_trees
 from lessons.lib.bench.engine_bench import add_bench_engine
-from lessons.lib.bench.ledger import build_ledger, write_ledger
-from lessons.lib.bench.run import MethodSpec, method_specs, run_interleaved
-from lessons.lib.bench.workload import KINDS, SPLITS, load_prompts
 from lessons.lib.cli_checks import add_soak, add_verify_tree
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.registry import (
@@ -30,7 +27,6 @@ from lessons.lib.draft.registry import (
     check_method,
     make_proposer,
     method_names,
-    ready_methods,
 )
 from lessons.lib.engine import Engine
 from lessons.lib.model.loader import load_model
@@ -60,7 +56,13 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m lessons.lib", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_generate(commands.add_parser("generate", help="generate one text"))
-    _add_compare(commands.add_parser("compare", help="measure methods on the bundled prompts"))
+    add_compare(commands.add_parser("compare", help="measure methods on the bundled prompts"))
+    every = commands.add_parser("compare-all", help="every method, kind, depth and batch: a ledger")
+    add_compare_all(every)
+    shown = commands.add_parser(
+        "compare-report", help="what a compare-all ledger says of the goals"
+    )
+    add_compare_report(shown)
     add_bench(commands.add_parser("bench", help="measure methods under load, beside target-only"))
     add_report(commands.add_parser("bench-report", help="tables and pictures of a bench ledger"))
     add_audit(commands.add_parser("bench-audit", help="how a bench ledger could mislead"))
@@ -139,93 +141,6 @@ def _pace(engine: Engine, options: argparse.Namespace) -> int:
         )
         engine.pacing = pace.planned_verification(engine, make, options.depth, options.pacing)
     return int(options.depth)
-
-
-def _add_compare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--methods", type=_words, default=ready_methods(), metavar="A,B")
-    parser.add_argument("--draft", action="append", metavar="METHOD=PATH", default=[])
-    parser.add_argument("--categories", type=_words, default=["all"], metavar="A,B", help="or all")
-    parser.add_argument("--depths", type=_depths, default=[2, 4, 8], metavar="2,4,auto")
-    parser.add_argument("--repeats", type=int, default=1, metavar="R")
-    parser.add_argument("--max-new-tokens", type=int, default=48, metavar="N")
-    parser.add_argument("--split", default="main", help=" | ".join(SPLITS))
-    parser.add_argument("--limit", type=int, metavar="N", help="prompts a category, default all")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
-    parser.add_argument("--json", required=True, type=Path, metavar="OUT", help="ledger to write")
-    _add_model_options(parser)
-    parser.set_defaults(run=_compare)
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _depths(text: str) -> list[int | str]:
-    try:
-        return [word if word == pace.AUTO else int(word) for word in _words(text)]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"not whole numbers: {text!r}") from None
-
-
-def _specs(methods: Sequence[str], depths: Sequence[int | str]) -> list[MethodSpec]:
-    """Fixed depths first, then the adaptive one where it was asked for."""
-    specs = method_specs(methods, [depth for depth in depths if isinstance(depth, int)])
-    if pace.AUTO in depths:
-        deepest = pace.adaptive_depth()[1]
-        specs += [MethodSpec(m, deepest, is_adaptive=True) for m in methods if m != TARGET_ONLY]
-    return specs
-
-
-def _weights(text: str) -> tuple[str, Path]:
-    method, separator, path = text.partition("=")
-    if not separator or not path:
-        raise InputError(f"--draft: give METHOD=PATH, not {text!r}")
-    check_method(method, Path(path))
-    return method, Path(path)
-
-
-def _compare(options: argparse.Namespace) -> None:
-    sampling = SamplingParams(options.temperature, seed=options.seed)
-    specs = _specs(options.methods, options.depths)
-    weights = dict(_weights(word) for word in options.draft)
-    kinds = KINDS if options.categories == ["all"] else options.categories
-    prompts = [
-        prompt for kind in kinds for prompt in load_prompts(options.split, (kind,))[: options.limit]
-    ]
-    engine = Engine(*load_model(options.model, options.dtype, options.device))
-    runs = run_interleaved(
-        engine,
-        prompts,
-        specs,
-        options.repeats,
-        options.max_new_tokens,
-        sampling,
-        weights=weights,
-    )
-    command = shlex.join(["python", "-m", "lessons.lib", *options.arguments])
-    settings = {
-        key: str(value) if isinstance(value, Path) else value
-        for key, value in vars(options).items()
-        if key not in ("run", "arguments")
-    }
-    ledger = build_ledger(engine, runs, command, settings)
-    write_ledger(ledger, options.json)
-    print(_table(ledger["results"]))
-
-
-def _table(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows of a ledger as fixed columns for a terminal."""
-    lines = [f"{'category':<9} {'method':<10} {'ms/token':>9} {'speedup':>8} {'tokens/round':>12}"]
-    for row in rows:
-        time, speedup = row["ms_per_token"], row["speedup"]
-        cells = [
-            f"{time['median']:9.1f}" if time else f"{'-':>9}",
-            f"{speedup['median']:8.2f}" if speedup else f"{'-':>8}",
-            f"{row['acceptance_length']:12.2f}" if row["acceptance_length"] else f"{'-':>12}",
-        ]
-        lines.append(f"{row['category']:<9} {row['name']:<10} {' '.join(cells)}")
-        lines += [f"  warning: {warning}" for warning in row["warnings"]]
-    return "\n".join(lines)
 
 
 def _report(prompt_ids: list[int], result: GenerationResult, text: str) -> dict[str, object]:

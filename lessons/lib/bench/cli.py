@@ -69,11 +69,12 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--json", required=True, type=Path, metavar="OUT", help="goes on with it")
     output.add_argument("--plots", type=Path, metavar="DIR", help="pictures and a csv")
     output.add_argument("--quiet", action="store_true", help="no progress bar")
-    _add_model(parser)
+    add_model(parser)
     parser.set_defaults(run=_bench)
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Which model, in which precision, where."""
     parser.add_argument("--model", metavar="PATH", help="GGUF file or Hugging Face folder")
     parser.add_argument("--dtype", default="bfloat16", help=" | ".join(DTYPES))
     parser.add_argument("--device", default="auto", help=" | ".join(DEVICES))

@@ -50,7 +50,7 @@ def openmp(bench: Bench) -> Json:
 
 def _time_in_child(bench: Bench, settings: dict[str, str]) -> list[list[float]]:
     code = (
-        "import json, sys, kernels; from lessons.lib.bench.run import step_times;"
+        "import json, sys, kernels; from lessons.lib.bench.step_times import step_times;"
         "from lessons.lib.model.loader import load_model; path, dtype = json.loads(sys.argv[1]);"
         f"model, _ = load_model(path, dtype, 'cpu'); times = step_times(model, 1, (1, 8), {CONTEXT}"
         ", 20); print(json.dumps([times[1], times[8]]))"

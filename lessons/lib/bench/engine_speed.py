@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from lessons.lib.bench.ledger import spread
 from lessons.lib.bench.peer import load_peer
-from lessons.lib.bench.run import step_times
+from lessons.lib.bench.step_times import step_times
 from lessons.lib.bench.workload import Prompt
 from lessons.lib.draft.registry import TARGET_ONLY, make_proposer
 from lessons.lib.engine import Engine

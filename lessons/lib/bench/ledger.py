@@ -76,9 +76,11 @@ def result_row(category: str, runs: Sequence[Run], spec: MethodSpec) -> Json:
 
     ms_per_token and speedup have median, p25 and p75 over runs; a run is one prompt in one repeat,
     and its speedup is target-only's ms per token on that prompt in that repeat over its own.
-    phase_ms are means per round. acceptance is described in metrics.Acceptance.
-    predicted_speedup is the cost model on the pooled figures: tokens per round times target-only's
-    ms per token, over the ms of a round.
+    phase_ms are means per round, shares their parts of the whole. acceptance is described in
+    metrics.Acceptance. predicted_speedup is the cost model on the pooled figures: tokens per round
+    times target-only's ms per token, over the ms of a round; residual is by how much of the median
+    speedup it is too high. draft_passes: runs of the draft network, the rounds
+    that proposed something, and the drafts they proposed.
     """
     mine = [run for run in runs if run.spec == spec]
     timed = [run for run in mine if run.rounds]
@@ -89,7 +91,7 @@ def result_row(category: str, runs: Sequence[Run], spec: MethodSpec) -> Json:
         for run in timed
         if _turn(run) in reference
     ]
-    row = {
+    row: Json = {
         "category": category,
         "method": spec.method,
         "depth": spec.depth,
@@ -100,12 +102,23 @@ def result_row(category: str, runs: Sequence[Run], spec: MethodSpec) -> Json:
         "ms_per_token": spread([ms_per_token(run.rounds) for run in timed]),
         "speedup": spread(speedups),
         "predicted_speedup": _predicted_speedup(rounds, list(reference.values())),
+        "residual": None,
         "acceptance": asdict(metrics.acceptance(rounds)),
         "conditional_acceptance": observed_conditional(rounds),
         "acceptance_length": metrics.acceptance_length(rounds),
         "phase_ms": _phase_means(rounds),
+        "shares": None,
+        "draft_passes": {
+            "passes": sum(run.num_passes for run in mine),
+            "rounds": sum(run.num_drafted for run in mine),
+            "drafts": sum(run.num_drafts for run in mine),
+        },
         "extra_memory_gb": max((run.extra_memory_bytes for run in mine), default=0) / GB,
     }
+    if phases := row["phase_ms"]:
+        row["shares"] = {name: phases[name] / phases["total"] for name in metrics.PHASES}
+    if row["speedup"] and row["predicted_speedup"]:
+        row["residual"] = row["predicted_speedup"] / row["speedup"]["median"] - 1
     return row | {"missing": _explain_nulls(row), "warnings": _warnings(timed, reference)}
 
 
@@ -170,6 +183,17 @@ def _warnings(mine: Sequence[Run], reference: Mapping[Turn, Run]) -> list[str]:
 
 def _prompt_of(run: Run) -> tuple[str, str]:
     return run.kind, run.prompt
+
+
+def check_same_conditions(found: Json, fresh: Json, path: Path) -> None:
+    """InputError when the ledger at `path` was made by other code, on another machine or with other
+    settings than a fresh one: figures of different conditions must not meet in one ledger."""
+    for key in ("settings", "commit", "versions"):
+        if found[key] != fresh[key]:
+            raise InputError(f"{path} was measured with other {key}; give another file")
+    for key in ("device", "cpu", "gpu", "num_threads"):
+        if found["machine"][key] != fresh["machine"][key]:
+            raise InputError(f"{path} was measured with another {key}; give another file")
 
 
 def write_ledger(ledger: Json, path: Path) -> None:

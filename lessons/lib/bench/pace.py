@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable
 
 from kernels.runtime import InputError
-from lessons.lib.bench.run import step_cost
+from lessons.lib.bench.step_times import step_cost
 from lessons.lib.cost_profile import StepProfile
 from lessons.lib.draft.adaptive import DEFAULT_CANDIDATES, AdaptiveDepth
 from lessons.lib.draft.dspark_budget import BudgetRule

@@ -7,32 +7,28 @@ while slows all of them. Nothing is compared across runs.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from time import perf_counter
 
-import torch
 from tqdm import tqdm
 
-from kernels.kv_pool import SequenceKV
-from kernels.runtime import InputError, synchronize
+from kernels.runtime import InputError
 from lessons.lib import metrics
+from lessons.lib.bench import pace
+from lessons.lib.bench.decode import decode
 from lessons.lib.bench.workload import Prompt
 from lessons.lib.config import SamplingParams
-from lessons.lib.draft.adaptive import AdaptiveDepth
+from lessons.lib.draft.proposer import Proposer
 from lessons.lib.draft.registry import TARGET_ONLY, check_method, make_proposer
 from lessons.lib.engine import Engine
 from lessons.lib.metrics import RoundRecord
-from lessons.lib.model.batch import prepare_batch
-from lessons.lib.model.llama import LlamaModel
 from lessons.lib.pacing import Pacing
-from lessons.lib.tree import DraftTree
 
 BASELINE = "baseline"
 GB = 1e9
 _WARM_UP_TOKENS = 8
-PAGE_SIZE = 16
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,8 @@ class MethodSpec:
 
 @dataclass(frozen=True)
 class Run:
-    """One prompt decoded once by one method."""
+    """One prompt, or a batch of prompts of one kind, decoded once by one method; the figures are
+    described in decode.Decoded."""
 
     spec: MethodSpec
     kind: str
@@ -68,6 +65,9 @@ class Run:
     rounds: list[RoundRecord]
     prefill_ms: float
     extra_memory_bytes: int
+    num_passes: int = 0
+    num_drafted: int = 0
+    num_drafts: int = 0
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,13 @@ def method_specs(methods: Sequence[str], depths: Sequence[int]) -> list[MethodSp
     return [MethodSpec(TARGET_ONLY, 0), *specs]
 
 
+def adaptive_pacing(spec: MethodSpec) -> Pacing:
+    """A fresh controller. A planned method needs step times: see methods.pacing_of."""
+    if spec.is_planned:
+        raise InputError(f"{spec.name} plans by step times, and here none were measured")
+    return pace.adaptive_depth()[0]
+
+
 def run_interleaved(
     engine: Engine,
     prompts: Sequence[Prompt],
@@ -123,56 +130,79 @@ def run_interleaved(
     sampling: SamplingParams | None = None,
     progress: bool = True,
     weights: Mapping[str, Path] | None = None,
+    batch: int = 1,
+    pacing: Callable[[MethodSpec], Pacing] = adaptive_pacing,
 ) -> list[Run]:
     """Every prompt by every method, `repeats` times over, after one short untimed turn each.
 
-    weights: by method, what it reads instead of its shipped ones.
+    weights: by method, what it reads instead of its shipped ones. batch: prompts of a kind that are
+    decoded at a time; those that fill no batch are left out. pacing: of adaptive and planned
+    methods, asked before each run.
     """
-    if not prompts or repeats < 1:
-        raise InputError("nothing to measure: give at least one prompt and one repeat")
+    groups = _groups(prompts, batch)
+    if not groups or repeats < 1:
+        raise InputError(
+            "nothing to measure: give at least one prompt and one repeat, and no fewer prompts of "
+            f"a kind than the batch of {batch}"
+        )
+    turner = _Turner(engine, sampling, weights or {}, pacing)
     for spec in specs:
-        _run(engine, prompts[0], spec, 0, _WARM_UP_TOKENS, sampling, weights)
-    turns = list(_turns(prompts, specs, repeats))
+        turner.run(groups[0], spec, 0, _WARM_UP_TOKENS)
+    turns = list(_turns(groups, specs, repeats))
     return [
-        _run(engine, prompt, spec, repeat, max_new_tokens, sampling, weights)
-        for repeat, prompt, spec in tqdm(turns, disable=not progress, desc="measuring", unit="run")
+        turner.run(group, spec, repeat, max_new_tokens)
+        for repeat, group, spec in tqdm(turns, disable=not progress, desc="measuring", unit="run")
     ]
 
 
+def _groups(prompts: Sequence[Prompt], batch: int) -> list[list[Prompt]]:
+    """Batches of one kind each, in the order of the prompts."""
+    if batch < 1:
+        raise InputError(f"batch must be 1 or more, got {batch}")
+    groups = []
+    for _, part in groupby(prompts, key=lambda prompt: prompt.kind):
+        found = list(part)
+        groups += [found[i : i + batch] for i in range(0, len(found) - batch + 1, batch)]
+    return groups
+
+
 def _turns(
-    prompts: Sequence[Prompt], specs: Sequence[MethodSpec], repeats: int
-) -> Iterator[tuple[int, Prompt, MethodSpec]]:
+    groups: Sequence[list[Prompt]], specs: Sequence[MethodSpec], repeats: int
+) -> Iterator[tuple[int, list[Prompt], MethodSpec]]:
     for repeat in range(repeats):
-        for index, prompt in enumerate(prompts):
+        for index, group in enumerate(groups):
             first = (repeat + index) % len(specs)
             for spec in [*specs[first:], *specs[:first]]:
-                yield repeat, prompt, spec
+                yield repeat, group, spec
 
 
-def _run(
-    engine: Engine,
-    prompt: Prompt,
-    spec: MethodSpec,
-    repeat: int,
-    max_new_tokens: int,
-    sampling: SamplingParams | None,
-    weights: Mapping[str, Path] | None,
-) -> Run:
-    path, pacing = (weights or {}).get(spec.method), engine.pacing
-    if spec.is_adaptive:
-        engine.pacing = Pacing(depth_policy=AdaptiveDepth())  # fresh: a text is paced by itself
-    try:
-        result = engine.generate(
-            prompt.token_ids(engine.tokenizer),
-            max_new_tokens,
-            sampling,
-            proposer=make_proposer(spec.method, engine.model, sampling, path, engine.tokenizer),
-            depth=spec.depth,
-        )
-    finally:
-        engine.pacing = pacing
-    memory = result.extra_memory_bytes
-    return Run(spec, prompt.kind, prompt.name, repeat, result.rounds, result.prefill_ms, memory)
+@dataclass(frozen=True)
+class _Turner:
+    """Runs any method under the same conditions."""
+
+    engine: Engine
+    sampling: SamplingParams | None
+    weights: Mapping[str, Path]
+    pacing: Callable[[MethodSpec], Pacing]
+
+    def proposer(self, spec: MethodSpec) -> Proposer | None:
+        path, engine = self.weights.get(spec.method), self.engine
+        return make_proposer(spec.method, engine.model, self.sampling, path, engine.tokenizer)
+
+    def run(
+        self, group: Sequence[Prompt], spec: MethodSpec, repeat: int, max_new_tokens: int
+    ) -> Run:
+        engine, pacing = self.engine, self.engine.pacing
+        if spec.is_adaptive or spec.is_planned:
+            engine.pacing = self.pacing(spec)  # fresh: a text is paced by itself
+        texts = [prompt.token_ids(engine.tokenizer) for prompt in group]
+        proposers = [self.proposer(spec) for _ in group]
+        try:
+            found = decode(engine, texts, proposers, spec.depth, max_new_tokens, self.sampling)
+        finally:
+            engine.pacing = pacing
+        prompt = "+".join(prompt.name for prompt in group)
+        return Run(spec, group[0].kind, prompt, repeat, **vars(found))
 
 
 def measure_methods(
@@ -245,53 +275,3 @@ def observed_conditional(rounds: Sequence[RoundRecord]) -> list[float]:
             break
         observed.append(value)
     return observed
-
-
-def step_cost(
-    model: LlamaModel,
-    batch_sizes: Sequence[int],
-    num_tokens: Sequence[int],
-    context: int = 256,
-    repeats: int = 5,
-) -> dict[tuple[int, int], float]:
-    """Median ms of one forward of [batch, n] tokens behind `context` cached ones: {(batch, n): ms}.
-    The cached keys are zeros: the time does not depend on their values."""
-    return {
-        (batch, count): statistics.median(times)
-        for batch in batch_sizes
-        for count, times in step_times(model, batch, num_tokens, context, repeats).items()
-    }
-
-
-@torch.inference_mode()
-def step_times(
-    model: LlamaModel,
-    batch: int,
-    num_tokens: Sequence[int],
-    context: int,
-    repeats: int,
-    num_scored: int | None = None,
-) -> dict[int, list[float]]:
-    """ms of each of `repeats` turns, {n: [ms, ...]}; all n take turns, after one untimed turn.
-    num_scored: rows of each request that get logits, None for all."""
-    scored = None if num_scored is None else [num_scored] * batch
-    pool = model.new_pool(batch * (context + max(num_tokens) + PAGE_SIZE), PAGE_SIZE)
-    sequences = [SequenceKV() for _ in range(batch)]
-    for kv in sequences:
-        pool.reserve_tree(kv, context)
-        pool.commit(kv, context)
-    times: dict[int, list[float]] = {count: [] for count in num_tokens}
-    for repeat in range(repeats + 1):
-        for count in num_tokens:
-            chain = DraftTree.chain([0] * count)
-            rows = prepare_batch(pool, [(kv, chain) for kv in sequences], scored)
-            synchronize(model.device)
-            started = perf_counter()
-            model.forward(rows, pool)
-            synchronize(model.device)
-            elapsed = (perf_counter() - started) * 1e3
-            for kv in sequences:
-                pool.commit(kv, 0)
-            if repeat:
-                times[count].append(elapsed)
-    return times

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from lessons.lib.bench.pace import beside_ms
-from lessons.lib.bench.run import MethodSpec, step_cost, step_times
+from lessons.lib.bench.run import MethodSpec
+from lessons.lib.bench.step_times import step_cost, step_times
 from lessons.lib.draft.registry import make_proposer
 from lessons.lib.engine import Engine
 

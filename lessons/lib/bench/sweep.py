@@ -17,7 +17,7 @@ from kernels.runtime import InputError
 from lessons.lib.bench.arrivals import Arrivals, ClosedLoop
 from lessons.lib.bench.driver import Server, drive
 from lessons.lib.bench.latency import Slo
-from lessons.lib.bench.ledger import write_ledger
+from lessons.lib.bench.ledger import check_same_conditions, write_ledger
 from lessons.lib.bench.mixture import Recipe, draw_requests
 from lessons.lib.bench.run import BASELINE
 from lessons.lib.bench.run_ledger import (
@@ -160,20 +160,12 @@ def run_sweep(
 
 
 def resume_or(fresh: Json, path: Path) -> Json:
-    """The ledger at `path`, to be gone on with; `fresh` where there is none.
-
-    InputError when it was made by other code, on another machine or with other settings: points of
-    different conditions must not meet in one ledger.
-    """
+    """The ledger at `path`, to be gone on with; `fresh` where there is none. InputError when it was
+    made under other conditions."""
     if not path.exists():
         return fresh
     found = load_ledger(path)
-    for key in ("settings", "commit", "versions"):
-        if found[key] != fresh[key]:
-            raise InputError(f"{path} was measured with other {key}; give another file")
-    for key in ("device", "cpu", "gpu", "num_threads"):
-        if found["machine"][key] != fresh["machine"][key]:
-            raise InputError(f"{path} was measured with another {key}; give another file")
+    check_same_conditions(found, fresh, path)
     return found
 
 

@@ -38,6 +38,7 @@ class DFlashProposer:
         self._sampling = sampling or SamplingParams()
         self._random = SeededRandom(self._sampling.seed, is_draft=True)
         self._context: list[KeyValue] = []
+        self.num_passes = 0  # of the network, since the request began
         self.forget()
 
     @property
@@ -108,6 +109,7 @@ class DFlashProposer:
         token_ids = torch.tensor([context_ids[-1], *masks], device=self._target.device)
         embeds = self._net.embed(token_ids, self._target)
         positions = torch.arange(anchor, anchor + num_rows, device=self._target.device)
+        self.num_passes += 1
         return self._net(embeds, positions, self._context)[first : first + count]
 
 
