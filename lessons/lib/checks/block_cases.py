@@ -66,6 +66,11 @@ class Case:
         """The right ones."""
         return [self.context_lens[r] + i for r, i in self.rows]
 
+    @property
+    def right(self) -> list[object]:
+        """All three."""
+        return [self.token_ids, self.positions, self.mask_by(sees_rightly)]
+
     def mask_by(self, sees: Sees) -> Mask:
         """By a rule for a row and a column."""
         return [[sees(self, r, i, column) for column in self.columns] for r, i in self.rows]
