@@ -1,8 +1,9 @@
 """`compare-trees`: tokens a round of EAGLE-3's dynamic tree, of the best fixed tree of as many
 guesses, and of a chain. Greedy, one request at a time; no clock is read.
 
-The fixed tree is chosen on the prompts of "main" and compared on others. The ledger holds the
-rounds of every prompt, so that the spread between prompts can be seen.
+The fixed tree is chosen on the prompts of "main" and compared on those of "heldout". The ledger
+holds the rounds of every prompt, so that the spread between prompts can be seen; it is written
+after each, so that a run that is stopped is a smaller run.
 """
 
 from __future__ import annotations
@@ -39,22 +40,21 @@ Json = dict[str, Any]
 def add_compare_trees(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
     parser.add_argument("--json", required=True, type=Path, metavar="OUT", help="ledger to write")
-    parser.add_argument("--sizes", default="4,8,16", metavar="N,M", help="guesses of a tree")
-    parser.add_argument("--limit", type=int, default=8, metavar="P", help="'sweep' prompts a kind")
+    parser.add_argument("--sizes", default="8", metavar="N,M", help="guesses of a tree")
+    parser.add_argument("--limit", type=int, metavar="P", help="prompts of a kind; default all")
     parser.add_argument("--max-new-tokens", type=int, default=32, metavar="N")
     parser.set_defaults(run=_compare_trees)
 
 
 def _compare_trees(options: argparse.Namespace) -> None:
-    if options.limit < 1 or options.max_new_tokens < 2:
+    if options.max_new_tokens < 2 or (options.limit is not None and options.limit < 1):
         raise InputError("give at least one prompt of a kind and two new tokens")
     sizes = [int(size) for size in options.sizes.split(",")]
     model, tokenizer = load_model(None, "float32", "cpu")
     engine, net = Engine(model, tokenizer), load_eagle3(SHIPPED, model)
-    acceptance = rank_acceptance(engine, net, load_prompts("main"), options.max_new_tokens)
+    tuned = _in_turns("main", options.limit)
+    acceptance = rank_acceptance(engine, net, tuned, options.max_new_tokens)
     shapes = [greedy_tree(acceptance, 1 + size, NUM_LEVELS) for size in sizes]
-    prompts = load_prompts("heldout")
-    prompts += [p for kind in KINDS for p in load_prompts("sweep", (kind,))[: options.limit]]
     settings = {
         "sizes": sizes,
         "limit": options.limit,
@@ -62,17 +62,27 @@ def _compare_trees(options: argparse.Namespace) -> None:
         "dtype": "float32",
         "width": WIDTH,
         "num_levels": NUM_LEVELS,
+        "num_prompts_of_ranks": len(tuned),
     }
     command = f"python -m lessons.lib {shlex.join(options.arguments)}"
-    ledger = environment(SCHEMA, "cpu", command, settings) | {
-        "results": {
-            "rank_acceptance": acceptance,
-            "static_parents": [list(shape.parents) for shape in shapes],
-            "static_ranks": [list(shape.ranks) for shape in shapes],
-            "runs": compare(engine, net, prompts, shapes, options.max_new_tokens),
-        }
+    runs: list[Json] = []
+    results = {
+        "rank_acceptance": acceptance,
+        "static_parents": [list(shape.parents) for shape in shapes],
+        "static_ranks": [list(shape.ranks) for shape in shapes],
+        "runs": runs,
     }
-    write_ledger(ledger, options.json)
+    ledger = environment(SCHEMA, "cpu", command, settings) | {"results": results}
+    prompts = _in_turns("heldout", options.limit)
+    for prompt in tqdm(prompts, desc="comparing", unit="prompt"):
+        runs += compare(engine, net, prompt, shapes, options.max_new_tokens)
+        write_ledger(ledger, options.json)
+
+
+def _in_turns(split: str, limit: int | None) -> list[Prompt]:
+    """The first of each kind, then the second of each, and so on."""
+    columns = [load_prompts(split, (kind,))[:limit] for kind in KINDS]
+    return [prompt for turn in zip(*columns, strict=True) for prompt in turn]
 
 
 class RankCounter(Eagle3Proposer):
@@ -120,19 +130,17 @@ def rank_acceptance(
 def compare(
     engine: Engine,
     net: Eagle3Net,
-    prompts: Sequence[Prompt],
+    prompt: Prompt,
     shapes: Sequence[TreeShape],
     max_new_tokens: int,
 ) -> list[Json]:
-    """A row for each prompt and drafter: rounds, and the tokens that they emitted."""
-    rows = []
-    for prompt in tqdm(prompts, desc="comparing", unit="prompt"):
-        ids = prompt.token_ids(engine.tokenizer)
-        for name, size, drafter in _drafters(engine.model, net, shapes):
-            rounds = engine.generate(ids, max_new_tokens, SamplingParams(), drafter, size).rounds
-            row = {"kind": prompt.kind, "prompt": prompt.name, "tree": name, "num_drafts": size}
-            emitted = sum(record.emitted for record in rounds)
-            rows.append(row | {"rounds": len(rounds), "tokens": emitted})
+    """A row for each drafter: rounds, and the tokens that they emitted."""
+    ids, rows = prompt.token_ids(engine.tokenizer), []
+    for name, size, drafter in _drafters(engine.model, net, shapes):
+        rounds = engine.generate(ids, max_new_tokens, SamplingParams(), drafter, size).rounds
+        row = {"kind": prompt.kind, "prompt": prompt.name, "tree": name, "num_drafts": size}
+        emitted = sum(record.emitted for record in rounds)
+        rows.append(row | {"rounds": len(rounds), "tokens": emitted})
     return rows
 
 
