@@ -2,8 +2,7 @@
 
 python -m autograder.block_ledger --json course/results/dflash_blocks.json
 
-The target writes a greedy text behind each held-out prompt, float32, one prompt of each kind at a
-time. At every place of the texts drafts are asked for, and those count that the text goes on with.
+The target writes a greedy text behind held-out prompts, float32, one prompt of each kind at a time. At every place of the texts drafts are asked for, and those count that the text goes on with.
 So all are compared at the same places. `layouts`: the answer and every wrong fill-in, and how far
 the rows of a pass are from those of each request alone. `decay`: DFlash and EAGLE-3, as many drafts
 as a block has.
@@ -42,8 +41,8 @@ Json = dict[str, Any]
 
 SCHEMA = "specdec-dflash-blocks/1"
 UNIT, ANSWER, METHODS = "lab08f", "the answer", ("dflash", "eagle3")
-LAYOUTS: Json = {"kinds": list(live.KINDS), "depth": live.DEPTH, "places": 32}
-DECAY: Json = {"kinds": list(KINDS), "depth": 7, "places": 48}
+LAYOUTS: Json = {"kinds": list(live.KINDS), "of_a_kind": 2, "depth": live.DEPTH, "places": 16}
+DECAY: Json = {"kinds": list(KINDS), "of_a_kind": 2, "depth": 7, "places": 24}
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,8 @@ def main() -> int:
     model, tokenizer = load_model(dtype="float32")
 
     def groups(settings: Json) -> list[list[Told]]:
-        columns = [load_prompts("heldout", (kind,)) for kind in settings["kinds"]]
+        count = settings["of_a_kind"]
+        columns = [load_prompts("heldout", (kind,))[:count] for kind in settings["kinds"]]
         num_new = settings["places"] + settings["depth"]
         found = []
         for group in zip(*columns, strict=True):
