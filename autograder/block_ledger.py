@@ -2,7 +2,8 @@
 
 python -m autograder.block_ledger --json course/results/dflash_blocks.json
 
-The target writes a greedy text behind held-out prompts, float32, one prompt of each kind at a time. At every place of the texts drafts are asked for, and those count that the text goes on with.
+The target writes a greedy text behind held-out prompts, float32, one prompt of each kind at a
+time. At every place of the texts drafts are asked for, and those count that the text goes on with.
 So all are compared at the same places. `layouts`: the answer and every wrong fill-in, and how far
 the rows of a pass are from those of each request alone. `decay`: DFlash and EAGLE-3, as many drafts
 as a block has.
