@@ -101,11 +101,15 @@ def judged(
     figures: Callable[[], Figures] = no_figures,
     skip: Collection[str] = (),
 ) -> Iterator[list[Verdict]]:
-    """The verdicts on a fill-in for each seed, on one start of the worker."""
+    """The verdicts on a fill-in for each seed, on one start of the worker.
+
+    Each seed has the limits of a whole notebook, so that none is judged by what others took.
+    """
     notebook = filled(unit, text)
     with Sandbox(limits) as box:
         box.run_cells(cells_to_run(notebook, released(unit)))
         for seed in seeds:
+            box.judge_again()
             yield run_checks(box, unit, released(unit), seed, figures, skip=skip)
 
 

@@ -58,6 +58,18 @@ def test_the_time_of_a_whole_notebook_is_bounded():
         assert box.call("g").detail == "used up the time for the whole notebook: too slow"
 
 
+def test_each_judgement_has_the_time_and_the_restarts_of_a_whole_notebook():
+    source = "import os\ndef f(): return 1\ndef leave(): os._exit(0)"
+    with started(source, "rlimits", Limits(max_restarts=1)) as box:
+        box.spent_s = box.limits.total_s
+        assert box.call("f").kind == "timeout"
+        box.judge_again()
+        assert box.call("f").kind == "value"
+        kinds = [box.call("leave").kind for _ in range(3)]
+        box.judge_again()
+        assert box.call("f").kind == "value" and set(kinds) == {"died"}
+
+
 def test_later_cells_cannot_rebind_what_an_exercise_defines():
     cells = [
         Cell("cell", "exercise", "def f(): return g()\ndef g(): return 1", pin=("f", "g")),
