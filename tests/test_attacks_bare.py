@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
-from autograder.attacks import bare
+from autograder.attacks import bare, bare_table
 from autograder.attacks.corpus import load
 from autograder.attacks.run import Row
 from autograder.sandbox.session import find_isolation
@@ -86,6 +86,24 @@ def test_it_refuses_to_be_attacked_without_a_sandbox_and_for_nothing(monkeypatch
     for arguments in ([], ["--json", "out", "--only", "no such attack"]):
         with pytest.raises(SystemExit):
             bare.main(arguments)
+
+
+def test_the_committed_ledger_holds_the_corpus_and_the_limits_stop_what_they_must():
+    rows = {row["id"]: row for row in bare_table.read()["rows"]}
+    assert set(rows) == set(ATTACKS) - set(bare.NOT_TRIED)
+    assert all(rows[name]["ok"] for name in rows if not ATTACKS[name].needs)
+
+
+@pytest.mark.parametrize(("lang", "words"), [("en", "network reached"), ("zh", "连上了网络")])
+def test_the_table_names_each_harm_once(lang, words):
+    about = {"date": "2030-01-01", "python": "3", "system": "Linux", "isolation": "rlimits"}
+    harmed = {"id": "code/x", "ok": False, "problems": ["network: False became True"] * 2}
+    gained = {"id": "code/y", "ok": False, "problems": [], "got": "3 points: pass"}
+    fine = {"id": "code/z", "ok": True, "problems": []}
+    text = bare_table.parts({**about, "rows": [harmed, gained, fine]}, lang)["bare"]
+    lines = text.splitlines()
+    assert "2030-01-01" in lines[0] and "3" in lines[0] and "1" in lines[0]
+    assert len(lines) == 6 and lines[4].count(words) == 1 and "3 points: pass" in lines[5]
 
 
 @pytest.mark.slow

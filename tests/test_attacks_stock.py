@@ -7,6 +7,7 @@ import pytest
 
 from autograder.attacks import compare, stock_course, table
 from autograder.attacks.corpus import CHECKS, EARNED_BY_PLAIN, load
+from autograder.attacks.pages import filled
 from autograder.kept import Kept
 
 ATTACKS = {attack.id: attack for attack in load()}
@@ -83,7 +84,7 @@ def test_the_tables_count_what_was_tried_on_both():
 def test_the_instructors_page_holds_the_measured_tables(lang):
     report = json.loads(table.RESULTS.read_text(encoding="utf-8"))
     page = table.PAGES[lang].read_text(encoding="utf-8")
-    assert table.filled(page, report, lang) == page, "run: python -m autograder.attacks.table"
+    assert filled(page, table.parts(lang)) == page, "run: python -m autograder.attacks.table"
     assert table.counts(report, lang) in page
     assert {row["id"] for row in report["rows"]} == set(ATTACKS)
     assert {row["id"] for row in report["rows"] if not row["stock"]} == set(compare.NOT_ON_STOCK)
@@ -91,12 +92,11 @@ def test_the_instructors_page_holds_the_measured_tables(lang):
 
 
 def test_a_page_that_is_behind_is_brought_up_to_date_and_a_lost_mark_is_named():
-    report = json.loads(table.RESULTS.read_text(encoding="utf-8"))
-    page = table.PAGES["en"].read_text(encoding="utf-8")
+    parts, page = table.parts("en"), table.PAGES["en"].read_text(encoding="utf-8")
     behind = page.replace("| 0 / ", "| 7 / ")
-    assert behind != page and table.filled(behind, report, "en") == page
+    assert behind != page and filled(behind, parts) == page
     with pytest.raises(ValueError, match="marks for details"):
-        table.filled(page.replace("<!-- end details -->", ""), report, "en")
+        filled(page.replace("<!-- end details -->", ""), parts)
 
 
 def test_a_stopped_comparison_goes_on(tmp_path):

@@ -1,18 +1,16 @@
-"""`python -m autograder.attacks.table [RESULTS]`: write the comparison into the instructor's pages.
+"""`python -m autograder.attacks.table`: write both ledgers of attacks into the instructor's pages.
 
-Each page has a pair of marks for each part; what stands between them is replaced. A test requires
-the pages to hold what the results say.
+Here are the parts that compare stock nbgrader with ours; `bare_table` has the one without
+bubblewrap. A test requires the pages to hold what the ledgers say.
 """
 
-import argparse
 import json
-import re
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from autograder.attacks import bare_table
 from autograder.attacks.compare import NOT_ON_STOCK
+from autograder.attacks.pages import filled, row_of
 from autograder.attacks.run import UNREADABLE
 from autograder.sandbox.launcher import REPO
 
@@ -21,7 +19,6 @@ PAGES = {
     lang: REPO / f"course/instructor/isolation{end}"
     for lang, end in (("en", ".qmd"), ("zh", ".zh.qmd"))
 }
-PART = "<!-- begin {0} -->\n\n{1}\n\n<!-- end {0} -->"
 
 Report = dict[str, Any]
 
@@ -62,33 +59,28 @@ UNTRIED = {
 }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write the tables of a results file into both pages."""
-    parser = argparse.ArgumentParser(prog="python -m autograder.attacks.table")
-    parser.add_argument("results", type=Path, nargs="?", default=RESULTS)
-    report = json.loads(parser.parse_args(argv).results.read_text(encoding="utf-8"))
+def main() -> int:
+    """Write the tables into both pages."""
     for lang, page in PAGES.items():
-        page.write_text(filled(page.read_text(encoding="utf-8"), report, lang), encoding="utf-8")
+        page.write_text(filled(page.read_text(encoding="utf-8"), parts(lang)), encoding="utf-8")
         print(page.relative_to(REPO))
     return 0
 
 
-def filled(page: str, report: Report, lang: str) -> str:
-    """A page with its parts as the report has them. Raises ValueError where a mark is missing."""
-    parts = {
+def parts(lang: str) -> dict[str, str]:
+    """The text of each marked part of a page, from the ledgers."""
+    report = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return comparison(report, lang) | bare_table.parts(bare_table.read(), lang)
+
+
+def comparison(report: Report, lang: str) -> dict[str, str]:
+    """The parts on stock nbgrader and ours; the long table is in the English page only."""
+    found = {
         "measured": measured(report, lang),
         "counts": counts(report, lang),
         "untried": untried(report, lang),
     }
-    if lang == "en":
-        parts["details"] = details(report)
-    for name, text in parts.items():
-        marks = re.compile(re.escape(PART.format(name, "@")).replace("@", ".*?"), re.DOTALL)
-        start, *more = marks.split(page)
-        if len(more) != 1:
-            raise ValueError(f"the page in {lang} needs one pair of marks for {name}")
-        page = start + PART.format(name, text) + more[0]
-    return page
+    return found | ({"details": details(report)} if lang == "en" else {})
 
 
 def measured(report: Report, lang: str) -> str:
@@ -128,11 +120,6 @@ def details(report: Report) -> str:
             words = "; ".join(found.values())
             lines.append(row_of((f"`{row['id']}`", row["what"], words, row["ours"]["got"])))
     return "\n".join(lines)
-
-
-def row_of(cells: Sequence[str]) -> str:
-    """A line of a markdown table."""
-    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
 def harms(report: Report, row: dict[str, Any]) -> dict[str, str]:
