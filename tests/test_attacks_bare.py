@@ -97,9 +97,9 @@ def test_the_committed_ledger_holds_the_corpus_and_the_limits_stop_what_they_mus
 @pytest.mark.parametrize(("lang", "words"), [("en", "network reached"), ("zh", "连上了网络")])
 def test_the_table_names_each_harm_once(lang, words):
     about = {"date": "2030-01-01", "python": "3", "system": "Linux", "isolation": "rlimits"}
-    harmed = {"id": "code/x", "ok": False, "problems": ["network: False became True"] * 2}
-    gained = {"id": "code/y", "ok": False, "problems": [], "got": "3 points: pass"}
-    fine = {"id": "code/z", "ok": True, "problems": []}
+    row = {"id": "code/x", "ok": False, "problems": [], "got": "3 points: pass"}
+    harmed = {**row, "problems": ["network: False became True"] * 2}
+    gained, fine = {**row, "id": "code/y"}, {**row, "ok": True}
     text = bare_table.parts({**about, "rows": [harmed, gained, fine]}, lang)["bare"]
     lines = text.splitlines()
     assert "2030-01-01" in lines[0] and "3" in lines[0] and "1" in lines[0]
