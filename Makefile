@@ -95,6 +95,7 @@ bench: $(READY) ## redo course/results/serving_cpu.json (about 70 minutes on two
 compare: $(READY) ## redo course/results/compare_cpu.json (every drafter; goes on after a stop)
 	$(PY) -m lessons.lib compare-all --json build/compare_cpu/ledger.json --device cpu $(ARGS)
 	cp build/compare_cpu/ledger.json course/results/compare_cpu.json
+	$(PY) -m course.render measured
 
 doctor: $(READY) ## say what this machine has, what is missing and what that costs
 	$(PY) -m autograder doctor

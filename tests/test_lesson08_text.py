@@ -14,7 +14,15 @@ BOTH = pytest.mark.parametrize("path", [ENGLISH, CHINESE], ids=["en", "zh"])
 
 LABELS = [
     *("setup", "worked_example", "acceptance_cost_model", "main", "boundary"),
-    *("source_objects", "source_map", "load_engine", "measure", "predict", "raise_batch"),
+    *(
+        "source_objects",
+        "source_map",
+        "load_engine",
+        "measure",
+        "critical_path",
+        "predict",
+        "raise_batch",
+    ),
     *("live", "run_choice", "q1", "q2", "q3"),
 ]
 URL = re.compile(r"\]\((https?://[^)\s]+)\)")

@@ -1,4 +1,4 @@
-"""`python -m course.render build | lint | check-sources`."""
+"""`python -m course.render build | lint | measured | check-sources`."""
 
 from __future__ import annotations
 
@@ -38,6 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     check = verbs.add_parser("lint", help="check the sources of lessons and course pages")
     check.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     check.set_defaults(run=_lint)
+    fill = verbs.add_parser("measured", help="fill sentences with figures of ledgers")
+    fill.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
+    fill.set_defaults(run=_measured)
     verbs.add_parser("check-sources", help="verify course/source_map.yml against released wheels")
     return parser
 
@@ -52,6 +55,14 @@ def _build(options: argparse.Namespace) -> int:
     editions = site.EDITIONS if options.edition == "both" else (options.edition,)
     written = site.build(options.root, options.out, editions, progress=True)
     print(f"{written} pages written; open {options.out}/index.html")
+    return 0
+
+
+def _measured(options: argparse.Namespace) -> int:
+    from course.render import measured  # imports torch, which the other verbs do without
+
+    for path in measured.fill(options.root):
+        print(f"{path}: figures written")
     return 0
 
 

@@ -62,6 +62,7 @@ def round_time_split(rows: Sequence[Row], category: str) -> Figure:
         axes.bar(names, heights, bottom=bottom, label=phase)
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     axes.set(ylabel="ms per round", title=category)
+    axes.tick_params(axis="x", rotation=70)  # there are as many names as methods
     _legend(figure)
     return figure
 
