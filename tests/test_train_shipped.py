@@ -10,6 +10,14 @@ from lessons.lib.draft.registry import DRAFTERS, make_proposer, ready_methods
 from lessons.lib.engine import Engine
 from lessons.lib.model.loader import load_model
 from lessons.lib.model.weight_cache import is_intact
+from lessons.lib.train.engine_card import (
+    ENGINE,
+    checksum,
+    drop_engine_figures,
+    engine_part,
+    write_engine_figures,
+)
+from lessons.lib.train.evaluate import Row
 from lessons.lib.train.export import per_round
 from lessons.lib.train.recipes import RECIPES
 
@@ -37,6 +45,33 @@ def test_the_file_is_whole_and_the_card_is_of_this_run(folder):
     facts += ["seed 0", "--from-weights", f"| {run['history'][-1]['tokens']:,} |"]
     assert [fact for fact in facts if fact not in card] == []
     assert "/tmp" not in card and "/work" not in card
+
+
+MEASURED = [folder for folder in FOLDERS if (folder / ENGINE).exists()]
+
+
+@pytest.mark.parametrize("folder", MEASURED, ids=name_of)
+def test_what_the_card_says_of_the_engine_is_of_these_weights(folder):
+    figures = json.loads((folder / ENGINE).read_text())
+    assert figures["weights"] == checksum(folder)
+    assert (folder / "card.md").read_text().endswith(engine_part(folder))
+    mine = [row for row in figures["rows"] if row["kind"] == "all"]
+    assert [row["name"] for row in mine] == ["bigram", name_of(folder)]
+
+
+def test_figures_replace_those_before_and_new_weights_drop_them(tmp_path):
+    (tmp_path / "card.md").write_text("# A drafter\n\nfacts\n")
+    (tmp_path / "model.sha256").write_text("abc\n")
+    how = {"command": "eval", "split": "heldout", "num_prompts": 2, "depth": 2}
+    how |= {"max_new_tokens": 8, "temperature": 0.0, "dtype": "bfloat16"}
+    for rounds in (7, 9):
+        row = Row("mtp", "all", rounds, [0.5, None], 1.5)
+        write_engine_figures(tmp_path, [row], how)
+    card = (tmp_path / "card.md").read_text()
+    assert card.startswith("# A drafter\n\nfacts\n") and card.count("## In the engine") == 1
+    assert "| mtp | all | 9 | 0.50 - | 1.50 |" in card and "| 7 |" not in card
+    drop_engine_figures(tmp_path)
+    assert not (tmp_path / ENGINE).exists()
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)

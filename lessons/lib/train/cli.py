@@ -34,6 +34,7 @@ from lessons.lib.train.data import (
     without_overlap,
     write_samples,
 )
+from lessons.lib.train.engine_card import write_cards
 from lessons.lib.train.evaluate import evaluate
 from lessons.lib.train.export import export, start_from
 from lessons.lib.train.generate import generate
@@ -222,6 +223,7 @@ def _add_eval(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-new-tokens", type=int, default=48, metavar="N")
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cards", action="store_true", help="write the figures into the cards")
     _add_common(parser)
     parser.set_defaults(run=_eval)
 
@@ -230,6 +232,8 @@ def _eval(options: argparse.Namespace) -> None:
     torch.set_num_threads(options.threads)
     if options.weights and len(options.names) != 1:
         raise InputError(f"{options.weights}: name the one method that these weights are of")
+    if options.weights and options.cards:
+        raise InputError(f"{options.weights}: only weights that are shipped have a card here")
     model, tokenizer = load_model(options.model, options.dtype, options.device)
     samples = without_prompts(read_samples(options.data), tokenizer)
     train = [samples[index] for index in split_held_out(len(samples))[0]]
@@ -245,8 +249,11 @@ def _eval(options: argparse.Namespace) -> None:
     prompts = [p for kind in KINDS for p in load_prompts(options.split, (kind,))[: options.limit]]
     sampling = SamplingParams(options.temperature, seed=options.seed)
     engine = Engine(model, tokenizer)
-    for row in evaluate(engine, prompts, drafters, options.depth, options.max_new_tokens, sampling):
+    rows = evaluate(engine, prompts, drafters, options.depth, options.max_new_tokens, sampling)
+    for row in rows:
         print(row)
+    if options.cards:
+        write_cards(rows, vars(options) | {"num_prompts": len(prompts)})
 
 
 def _open(options: argparse.Namespace) -> tuple[LlamaModel, TargetCache, list[int]]:

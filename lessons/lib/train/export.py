@@ -10,6 +10,7 @@ from typing import Any
 
 from kernels.runtime import InputError
 from lessons.lib.model.hf_folder import read_json
+from lessons.lib.train.engine_card import drop_engine_figures
 from lessons.lib.train.recipe import Recipe
 from lessons.lib.train.trainer import Trainer
 
@@ -29,6 +30,7 @@ def export(trainer: Trainer, folder: Path) -> None:
     }
     (folder / _RUN).write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
     (folder / "card.md").write_text(_card(trainer), encoding="utf-8")
+    drop_engine_figures(folder)
 
 
 def start_from(trainer: Trainer, folder: Path) -> None:
