@@ -7,8 +7,8 @@ reading it is nearly all the time this takes.
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from kernels.linear import linear
 from kernels.runtime import IS_INTERPRETED, uses_triton
 
 try:
@@ -31,8 +31,8 @@ def draft_topk_ref(hidden: Tensor, weight: Tensor, d2t: Tensor, k: int) -> tuple
 
 
 def draft_topk_torch(hidden: Tensor, weight: Tensor, d2t: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """What runs without a card: logits in the dtype of the weight, which is not copied."""
-    logits = functional.linear(hidden, weight).float()
+    """What runs without a card: logits in the dtype of the weight, which may be packed."""
+    logits = linear(hidden, weight).float()
     best, draft_ids = logits.topk(k, dim=-1)
     return best - logits.logsumexp(-1, keepdim=True), draft_ids + d2t[draft_ids]
 

@@ -90,8 +90,8 @@ class DFlashProposer:
 
     def forget(self) -> None:
         """Drop the cache."""
-        body, weight = self._net.config.body, self._net.fc.weight
-        empty = weight.new_empty(0, body.num_kv_heads, body.head_dim)
+        body, like = self._net.config.body, self._net.norm.weight  # no matrix: those may be packed
+        empty = like.new_empty(0, body.num_kv_heads, body.head_dim)
         self._context = [(empty, empty)] * body.num_layers
 
     def _draft_rows(self, context_ids: Sequence[int], count: int) -> torch.Tensor:

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from kernels.linear import linear
 from kernels.runtime import InputError
 from lessons.lib.config import ModelConfig
 from lessons.lib.draft.decoder import DecoderLayer, KeyValue, Rope, attend, check_shared
@@ -143,7 +144,7 @@ class DFlashNet(nn.Module):
     def base_logits(self, hidden: torch.Tensor, target: LlamaModel) -> torch.Tensor:
         """Rows [..., hidden] from `forward` -> logits [..., draft_vocab], by its own head or the
         target's."""
-        return F.linear(hidden, target.lm_head if self.lm_head is None else self.lm_head.weight)
+        return linear(hidden, target.packed_head if self.lm_head is None else self.lm_head.weight)
 
     def to_target_vocabulary(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits [..., draft_vocab] -> [..., vocab]; what cannot be drafted gets -inf."""

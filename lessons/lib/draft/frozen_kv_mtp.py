@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
+from kernels.linear import linear
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.chain import draft_chain
@@ -87,7 +88,7 @@ class FrozenKvMtpProposer:
             self.num_passes += 1
             embeds = F.embedding(torch.tensor([token_id], device=device), self._embedding)
             output, hidden = self._net(embeds, hidden, positions, attend)
-            return F.linear(output, self._net.head)[0]
+            return linear(output, self._net.head)[0]
 
         settings = num_draft_tokens, self._sampling, self._random, len(context_ids)
         return draft_chain(following(context_ids[-1]), following, *settings)

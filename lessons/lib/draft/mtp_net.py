@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from kernels.draft_topk import draft_topk
+from kernels.linear import linear
 from kernels.runtime import InputError
 from lessons.lib.config import ModelConfig
 from lessons.lib.draft.decoder import DecoderLayer, Rope, check_shared
@@ -125,7 +126,7 @@ class MtpNet(nn.Module):
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Output rows [n, hidden] -> logits [n, vocab]."""
-        return F.linear(self.head_input(hidden), self.head)
+        return linear(self.head_input(hidden), self.head)
 
     def target_logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """The same: no token is left out."""

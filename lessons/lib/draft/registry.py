@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from torch import nn
+
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.dflash import DFlashProposer, load_dflash
@@ -19,6 +21,7 @@ from lessons.lib.draft.eagle3_net import Eagle3Net
 from lessons.lib.draft.frozen_kv_mtp import FrozenKvMtpProposer, load_frozen_kv_mtp
 from lessons.lib.draft.mtp import MtpProposer, load_mtp
 from lessons.lib.draft.ngram import NgramProposer
+from lessons.lib.draft.packing import pack_net
 from lessons.lib.draft.proposer import Proposer
 from lessons.lib.draft.standalone import StandaloneProposer, load_standalone
 from lessons.lib.model.llama import LlamaModel
@@ -138,5 +141,8 @@ def _network(method: str, path: Path, model: LlamaModel, tokenizer: Tokenizer | 
                 f"`python -m lessons.lib.train`, give others with --draft PATH, or choose another "
                 "method"
             )
-        known[load, path] = load(path, model, tokenizer)
+        network = load(path, model, tokenizer)
+        if isinstance(network, nn.Module):
+            pack_net(network, model)
+        known[load, path] = network
     return known[load, path]

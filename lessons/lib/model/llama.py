@@ -62,12 +62,12 @@ class LlamaModel:
         self.layers = layers
         self.final_norm = final_norm
         self.lm_head = lm_head
-        self._packed_head = pack(lm_head)  # drafters read the plain one
+        self.packed_head = pack(lm_head)  # training reads the plain one
         self._cos, self._sin = rope_tables(config, embedding.dtype, embedding.device)
 
     def share_head(self, other: LlamaModel) -> None:
         """Score with the other's head, which stays in memory once."""
-        self.lm_head, self._packed_head = other.lm_head, other._packed_head
+        self.lm_head, self.packed_head = other.lm_head, other.packed_head
 
     @property
     def device(self) -> torch.device:
@@ -125,7 +125,7 @@ class LlamaModel:
             capture.keep(len(self.layers), hidden)
         if batch.logit_rows is not None:
             normed = normed[batch.logit_rows]
-        return linear(normed, self._packed_head)
+        return linear(normed, self.packed_head)
 
     def attention(self, layout: TreeLayout, pool: KVPool) -> Attend:
         """The attention of one forward: what depends on the layout alone is worked out here."""
