@@ -6,15 +6,19 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 from batch_kit import tiny_engine
 from engine_models import reference_model, write_folder
 
 from lessons.lib.bench.arrivals import ClosedLoop, OpenLoop
 from lessons.lib.bench.driver import drive
 from lessons.lib.bench.mixture import Request
+from lessons.lib.bench.peer import load_assistant, load_peer
 from lessons.lib.bench.peer_server import PEERS, Peers
 from lessons.lib.bench.run_ledger import Task, load_ledger
 from lessons.lib.cli import main
+from lessons.lib.draft.standalone import save_standalone
+from lessons.lib.draft.standalone_net import StandaloneConfig, StandaloneNet
 
 # One phrase over and over, so that a lookup in the prompt finds drafts.
 PROMPTS = [" ".join(f"<{(i + k % 5) % 90 + 2}>" for k in range(20)) for i in range(4)]
@@ -105,6 +109,25 @@ def test_peers_are_wanted_with_one_user_only(peers, folder):
         assert peers.wants(Task("transformers", load, 0, 0)) is is_wanted
         assert few.wants(Task("transformers-lookup", load, 0, 0)) is False  # was not asked for
         assert few.wants(Task("ngram-4", load, 0, 0)) is True
+
+
+def test_a_drafter_of_the_course_assists_with_its_own_layers(folder, tmp_path):
+    engine = tiny_engine()
+    torch.manual_seed(0)
+    net = StandaloneNet(StandaloneConfig.of(engine.model.config, 1), engine.model)
+    net.start_from(engine.model, (1,))
+    save_standalone(net, tmp_path / "model.safetensors", torch.float32)
+    peer, _ = load_peer(folder, engine.model.dtype, engine.model.device)
+    helper, _ = load_assistant(tmp_path, peer, engine.model)
+    ids = torch.tensor([[3, 14, 15, 9, 2, 6]])
+    with torch.inference_mode():
+        found = helper.model(ids).logits
+        expected = net(ids) @ engine.model.lm_head.T
+        assert not torch.allclose(found, peer.model(ids).logits, atol=1e-2)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    assisted = Peers(PEERS[2:], str(folder), tmp_path, engine.model, engine.tokenizer)
+    log, _ = measure(assisted, PEERS[2], requests())
+    assert [r.output_tokens for r in log.requests] == [len(alone(r)) for r in requests()]
 
 
 def test_why_a_peer_cannot_be_had(folder, monkeypatch):

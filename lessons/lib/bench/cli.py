@@ -44,7 +44,7 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
     method.add_argument("--methods", type=words, metavar="A:8,B:auto", help="default: all ready")
     method.add_argument("--depth", type=int, default=4, help="where a method names none")
     method.add_argument("--peers", type=words, default=[], metavar="A,B", help=" | ".join(PEERS))
-    method.add_argument("--assistant", type=Path, metavar="FOLDER", help="of transformers-assisted")
+    method.add_argument("--assistant", type=Path, metavar="PATH", help="of transformers-assisted")
     method.add_argument("--server", type=_server, action="append", metavar="[NAME=]URL", default=[])
     method.add_argument("--server-model", default="default", help="its name at the servers")
     method.add_argument("--server-tokenizer", type=Path, metavar="FOLDER", help="to count tokens")

@@ -1,10 +1,11 @@
-"""transformers' greedy decoding of the same file: what our target-only decoding is held against.
+"""transformers with the same weights: what our own decoding is held against.
 
 transformers is a tool of the instructor. Without it there is no peer, and a reason.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -13,6 +14,9 @@ from typing import Any
 
 import torch
 
+from lessons.lib.draft.net_file import load_weights, read_config
+from lessons.lib.draft.standalone_net import StandaloneConfig, StandaloneNet
+from lessons.lib.model.llama import LlamaModel
 from lessons.lib.model.loader import default_model_path
 
 
@@ -52,6 +56,27 @@ class _Clock:
 
     def end(self) -> None:
         """Nothing to flush."""
+
+
+def load_assistant(path: Path, peer: Peer, model: LlamaModel) -> tuple[Peer | None, str | None]:
+    """The small model of assisted generation: a Hugging Face folder, or a standalone drafter of
+    this course, whose layers transformers then runs between embedding and head of `peer`.
+
+    Raises InputError for a drafter that does not fit `model`, which `peer` has to be.
+    """
+    if (path / "config.json").exists():
+        return load_peer(path, model.dtype, model.device)
+    net = StandaloneNet(StandaloneConfig(**read_config(path)), model)
+    load_weights(net, path)
+    config = copy.deepcopy(peer.model.config)
+    config.num_hidden_layers = len(net.layers)
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[: len(net.layers)]
+    small = type(peer.model)(config).to(model.device, model.dtype)
+    small.model.embed_tokens, small.lm_head = peer.model.model.embed_tokens, peer.model.lm_head
+    missing, unknown = small.model.load_state_dict(net.state_dict(), strict=False)
+    assert not unknown and set(missing) <= {"embed_tokens.weight"}, (missing, unknown)
+    return Peer(small), None
 
 
 def load_peer(

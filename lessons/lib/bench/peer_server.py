@@ -20,8 +20,9 @@ from lessons.lib.bench.arrivals import ClosedLoop
 from lessons.lib.bench.driver import ServerError
 from lessons.lib.bench.latency import Chunk
 from lessons.lib.bench.mixture import Request
-from lessons.lib.bench.peer import Peer, load_peer
+from lessons.lib.bench.peer import Peer, load_assistant, load_peer
 from lessons.lib.bench.run_ledger import EngineFacts, Task
+from lessons.lib.draft.registry import shipped
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.model.tokenizer import Tokenizer
 
@@ -156,14 +157,19 @@ class Peers:
         model: LlamaModel,
         tokenizer: Tokenizer,
     ) -> None:
-        """names: of PEERS. assistant: a Hugging Face folder for assisted generation."""
+        """names: of PEERS. path: of the model, None for the default one. assistant: for assisted
+        generation, as `load_assistant` takes it; the default model's is the shipped drafter."""
         self.not_measured: dict[str, str] = {}
         self._options: dict[str, Json] = {}
         self._tokenizer = tokenizer
         peer, reason = load_peer(path, model.dtype, model.device) if names else (None, None)
         self._peer = peer
+        assistant = assistant or (shipped("standalone") if path is None else None)
         for name in names:
-            options, why = self._options_of(name, assistant, model) if peer else ({}, reason)
+            if peer is None:
+                self.not_measured[name] = str(reason)
+                continue
+            options, why = self._options_of(name, peer, assistant, model)
             if why:
                 self.not_measured[name] = why
             else:
@@ -171,15 +177,15 @@ class Peers:
 
     @staticmethod
     def _options_of(
-        name: str, assistant: Path | None, model: LlamaModel
+        name: str, peer: Peer, assistant: Path | None, model: LlamaModel
     ) -> tuple[Json, str | None]:
         if name == "transformers":
             return {}, None
         if name == "transformers-lookup":
             return {"prompt_lookup_num_tokens": LOOKUP_TOKENS}, None
         if assistant is None:
-            return {}, "no assistant of the same tokenizer was given (--assistant FOLDER)"
-        helper, reason = load_peer(assistant, model.dtype, model.device)
+            return {}, "no assistant of the same tokenizer was given (--assistant PATH)"
+        helper, reason = load_assistant(assistant, peer, model)
         return ({}, reason) if helper is None else ({"assistant_model": helper.model}, None)
 
     @property
