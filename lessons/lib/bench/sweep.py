@@ -1,4 +1,12 @@
-"""Measures methods over loads, seeds and blocks into a ledger; goes on where it was killed."""
+"""Measures methods over loads, seeds and blocks into a ledger; goes on where it was killed.
+
+What fixes the size of a sweep, as `make bench` sets it: a ratio needs MIN_BLOCKS blocks for an
+interval and three seeds, so two blocks a seed, six in all. A block needs every kind of request more
+than once, or its mixture is luck: ten requests, two of each of five kinds. More only where the load
+asks for it (`Workload`). A point then takes requests / throughput, in an open loop requests / rate,
+and the sweep methods x blocks x the sum of that over its loads; rates far below the knee cost the
+most time and say the least.
+"""
 
 from __future__ import annotations
 
