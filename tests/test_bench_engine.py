@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from batch_kit import tiny_engine, tiny_model
@@ -17,7 +19,7 @@ from lessons.lib.bench.arrivals import ClosedLoop, OpenLoop
 from lessons.lib.bench.audit import audit
 from lessons.lib.bench.driver import drive
 from lessons.lib.bench.engine_server import engine_opener, weight_bytes
-from lessons.lib.bench.methods import method_spec, pacing_of
+from lessons.lib.bench.methods import method_spec, pacing_of, parse_methods
 from lessons.lib.bench.mixture import Request
 from lessons.lib.bench.run import BASELINE, MethodSpec
 from lessons.lib.bench.run_ledger import load_ledger, point_key
@@ -225,6 +227,16 @@ def test_prefixes_must_not_be_shared_between_methods():
 )
 def test_words_of_the_command_are_methods(word, name):
     assert method_spec(word, depth=4).name == name
+
+
+def test_make_bench_asks_for_methods_that_there_are():
+    makefile = (Path(__file__).parents[1] / "Makefile").read_text("utf-8")
+    words = re.search(r"^BENCH_METHODS \?= (\S+)$", makefile, re.MULTILINE)[1].split(",")
+    specs = parse_methods(words, depth=4)
+    assert specs[0] == PLAIN and len(specs) == 1 + len(words)
+    trained = {"standalone", "eagle3", "mtp", "frozen_kv_mtp", "dflash", "dspark"}
+    assert {spec.method for spec in specs} == trained | {"none", "ngram"}
+    assert sum(spec.is_adaptive for spec in specs) == sum(spec.is_planned for spec in specs) == 1
 
 
 # --- the command ---------------------------------------------------------------------------------
