@@ -18,7 +18,7 @@ def small(monkeypatch):
         "CHAINS": ("ngram",),
         "CONTROLLED": ("ngram",),
         "TREES": (MethodSpec("ngram-tree", 4),),
-        "PLANNED": MethodSpec("ngram", 3),
+        "PLANNED": MethodSpec("ngram-tree", 3),
         "LOOKUP_DEPTHS": (2, 4),
     }.items():
         monkeypatch.setattr(compare_plan, name, value)

@@ -5,7 +5,7 @@ import pytest
 from kernels.runtime import InputError
 from lessons.lib.bench.compare_goals import costliest, goal_rows
 from lessons.lib.bench.compare_plan import STAGES, best_depth, forecast, stage_specs, sweep_specs
-from lessons.lib.bench.compare_report import best_table, path_rows, path_table
+from lessons.lib.bench.compare_report import best_table, paced_table, path_rows, path_table
 from lessons.lib.cost_profile import StepProfile
 
 
@@ -139,6 +139,15 @@ def test_every_stage_measures_every_method_and_adaptive_modes():
         assert "dspark-7-compact" not in [s.name for s in stage_specs(stage, rows, None)]
     assert [stage.batch for stage in STAGES] == [1, 1, 4, 8] and STAGES[1].temperature == 0.8
     assert len(sweep_specs()) == 30
+
+
+def test_adaptive_modes_stand_side_by_side():
+    rows = [PLAIN, row("ngram-auto", speedup=1.1), row("mtp-4"), row("baseline", "chat")]
+    rows += [row("dspark-7-compact", "chat", 0.98)]
+    assert paced_table(rows).to_dict("records") == [
+        {"stage": "depths", "kind": "json", "ngram-auto": "1.10", "dspark-7-compact": ""},
+        {"stage": "depths", "kind": "chat", "ngram-auto": "", "dspark-7-compact": "0.98"},
+    ]
 
 
 def test_tables_show_paths_and_spread():

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from lessons.lib.bench.compare_goals import drafted, goal_rows
+from lessons.lib.bench.compare_goals import drafted, goal_rows, is_paced
 from lessons.lib.bench.predict import TOLERANCE
 from lessons.lib.bench.run import BASELINE
 
@@ -29,6 +29,7 @@ def report(ledger: Json) -> str:
     parts = ["\n".join(head)]
     parts.append(_titled("Best method of each kind", best_table(rows)))
     parts.append(_titled("Goals", goal_table(rows)))
+    parts.append(_titled("Adaptive modes, median speedup", paced_table(rows)))
     parts.append(_titled("Drafting of each method, all kinds", path_table(rows)))
     parts.append(forecast_line(rows))
     warnings = [f"{r['category']} {r['name']}: {w}" for r in rows for w in r["warnings"]]
@@ -74,6 +75,17 @@ def goal_table(rows: Sequence[Row]) -> pd.DataFrame:
         }
         for row in goal_rows(rows)
     )
+
+
+def paced_table(rows: Sequence[Row]) -> pd.DataFrame:
+    """Speedups of controllers and planners, a row a stage and kind; empty where not measured."""
+    found = [
+        {"stage": stage, "kind": kind}
+        | {row["name"]: f"{row['speedup']['median']:.2f}" for row in paced}
+        for stage, kind in dict.fromkeys((row["stage"], row["category"]) for row in rows)
+        if (paced := [row for row in drafted(rows, stage, kind) if is_paced(row)])
+    ]
+    return pd.DataFrame(found).fillna("")
 
 
 def path_rows(rows: Sequence[Row], stage: str = "depths") -> list[Row]:
