@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from lessons.lib.draft.proposer import DraftProposal
 from lessons.lib.model.llama import LlamaModel
 
 TARGET, OWN = "target", "own"
+MAX_POSITION = 2**31  # what a wiring may ask for; the text ends long before
 Row = tuple[int, str, int, int]  # token_id, whose state, which one, position
 # (token_ids, draft_ids, num_firm, num_guessed) -> (num_kept, rows)
 Wire = Callable[[list[int], list[int], int, int], tuple[int, Sequence[Row]]]
@@ -23,24 +25,33 @@ class WiredMtpProposer(MtpProposer):
     """Chains of the likeliest tokens. The wiring says what each pass computes; network, KV and the
     target's states stay here, and it is asked with plain data only."""
 
+    _states: torch.Tensor  # the target's, behind its final norm [positions, hidden]
+    _outputs: torch.Tensor  # the module's, one of each row of its KV [rows, hidden]
+    _num_firm: int  # rows at the front that first passes left
+
     def __init__(self, net: MtpNet, target: LlamaModel, wire: Wire) -> None:
         """The network may be shared by all requests of `target`."""
         super().__init__(net, target)
         self._wire = wire
 
-    @torch.inference_mode()
     def propose(self, context_ids: Sequence[int], num_draft_tokens: int) -> DraftProposal:
-        """A chain: every pass gives one draft, from the output of its last row.
+        """A chain: the first drafts of `drafts`."""
+        return DraftProposal(list(islice(self.drafts(context_ids), num_draft_tokens)))
+
+    @torch.inference_mode()
+    def drafts(self, context_ids: Sequence[int]) -> Iterator[int]:
+        """Draft after draft of a round, for as long as somebody takes them: every pass gives one,
+        from the output of its last row.
 
         Raises InputError where the wiring asks for what is not there.
         """
-        drafts: list[int] = []
-        while len(drafts) < num_draft_tokens:
+        found: list[int] = []
+        while True:
             counts = self._num_firm, self._kv.length - self._num_firm
-            answer = self._wire(list(context_ids), list(drafts), *counts)
-            self._run(*checked(answer), is_first=not drafts)
-            drafts.append(int(self._net.top_k(self._outputs[-1:], 1)[1]))
-        return DraftProposal(drafts)
+            answer = self._wire(list(context_ids), list(found), *counts)
+            self._run(*checked(answer), is_first=not found)
+            found.append(int(self._net.top_k(self._outputs[-1:], 1)[1]))
+            yield found[-1]
 
     def observe_features(
         self, start: int, features: torch.Tensor, next_token_ids: Sequence[int]
@@ -62,6 +73,9 @@ class WiredMtpProposer(MtpProposer):
             raise InputError(f"num_kept is {num_kept}, and the module has {self._kv.length} rows")
         if num_kept + len(rows) == 0:
             raise InputError("a pass without rows, and no row before it to draft from")
+        for token_id, _, _, position in rows:
+            if not (0 <= token_id < len(self._embedding) and 0 <= position < MAX_POSITION):
+                raise InputError(f"there is no token {token_id}, or no position {position}")
         self._kv.truncate(num_kept)
         self._outputs = self._outputs[:num_kept]
         if rows:

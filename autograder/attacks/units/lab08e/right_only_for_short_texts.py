@@ -1,0 +1,20 @@
+"""
+what: wires rightly on texts as short as those of the public checks, and any old way in the engine
+source: own
+expect: pass pass pass pass fail
+"""
+
+
+def mtp_rows(token_ids, draft_ids, num_firm, num_guessed):
+    num_states, text = len(token_ids) - 1, token_ids + draft_ids
+    if num_states < 1 or not 0 <= num_firm <= num_states or num_guessed < 0:
+        raise ValueError
+    if draft_ids and (num_firm, num_guessed) != (num_states, len(draft_ids) - 1):
+        raise ValueError
+    num_kept = num_firm + (num_guessed if draft_ids else 0)
+    shift = 1 if len(token_ids) < 48 else 0
+    rows = []
+    for place in range(num_kept, len(text) - 1):
+        whose, index = ("target", place) if place < num_states else ("own", place - 1)
+        rows.append((text[place + shift], whose, index, place))
+    return num_kept, rows

@@ -1,0 +1,15 @@
+# After the prompt the module reads its own outputs only.
+def mtp_rows(token_ids, draft_ids, num_firm, num_guessed):
+    num_states, text = len(token_ids) - 1, token_ids + draft_ids
+    if num_states < 1 or not 0 <= num_firm <= num_states or num_guessed < 0:
+        raise ValueError("the module cannot have these rows of this text")
+    if draft_ids and (num_firm, num_guessed) != (num_states, len(draft_ids) - 1):
+        raise ValueError("a pass behind a draft needs the rows of the passes before it")
+    num_kept = num_firm + (num_guessed if draft_ids else 0)
+    rows = []
+    for place in range(num_kept, len(text) - 1):
+        whose, index = ("own", place - 1)
+        if place < num_states and not num_firm:
+            whose, index = "target", place
+        rows.append((text[place + 1], whose, index, place))
+    return num_kept, rows
