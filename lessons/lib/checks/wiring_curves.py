@@ -1,4 +1,8 @@
-"""Acceptance curves of right and wrong MTP wirings: as measured, and others drawn from them."""
+"""Acceptance curves of right and wrong MTP wirings: as measured, and others drawn from them.
+
+Drawn curves take the measured rates for the truth, also where few rounds got that far: at position
+5 they rest on 26 rounds of the right wiring and 11 of `target_again`.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +14,58 @@ Curve = list[int]  # rounds, then those in which at least 1, 2, ... drafts were 
 NAMES = ("right", "unshifted", "target_again", "stale")
 # Wiring -> kind of prompt -> curve, from course/results/mtp_wirings.json.
 COUNTS: dict[str, dict[str, Curve]] = {
-    "right": {"all": [1082, 408, 181, 92, 50, 30]},
-    "unshifted": {"all": [1647, 90, 2, 0, 0, 0]},
-    "target_again": {"all": [1103, 405, 182, 66, 25, 9]},
-    "stale": {"all": [1612, 74, 31, 21, 14, 9]},
-    "same_position": {"all": [1079, 408, 185, 91, 50, 30]},
+    "right": {
+        "maths": [228, 78, 31, 12, 5, 3],
+        "json": [134, 86, 62, 34, 22, 19],
+        "code": [201, 77, 32, 12, 6, 4],
+        "copy": [203, 59, 18, 6, 0, 0],
+        "chat": [261, 71, 20, 4, 0, 0],
+    },
+    "unshifted": {
+        "maths": [327, 27, 1, 0, 0, 0],
+        "json": [350, 3, 1, 0, 0, 0],
+        "code": [302, 29, 0, 0, 0, 0],
+        "copy": [271, 15, 0, 0, 0, 0],
+        "chat": [341, 13, 0, 0, 0, 0],
+    },
+    "target_again": {
+        "maths": [230, 79, 30, 11, 6, 1],
+        "json": [140, 94, 69, 33, 20, 8],
+        "code": [211, 80, 26, 12, 6, 2],
+        "copy": [206, 58, 21, 1, 0, 0],
+        "chat": [262, 71, 21, 1, 0, 0],
+    },
+    "stale": {
+        "maths": [334, 12, 3, 2, 2, 1],
+        "json": [293, 23, 14, 8, 8, 8],
+        "code": [316, 8, 4, 2, 0, 0],
+        "copy": [260, 16, 6, 4, 0, 0],
+        "chat": [345, 9, 0, 0, 0, 0],
+    },
+    "same_position": {
+        "maths": [229, 79, 29, 12, 5, 3],
+        "json": [134, 83, 62, 35, 23, 19],
+        "code": [202, 77, 35, 11, 6, 1],
+        "copy": [197, 59, 19, 11, 0, 0],
+        "chat": [260, 70, 22, 2, 1, 0],
+    },
 }
-MIN_ROUNDS, MAX_ROUNDS = 12_000, 24_000  # as a service counts them in a few minutes
+MIN_ROUNDS, MAX_ROUNDS = 40_000, 80_000  # enough for the rarest of the counts
 MAX_SHARE = 4.0  # of a kind of prompt, against another's
 
 
 def drawn_pair(rng: random.Random, wiring: str) -> tuple[Curve, Curve]:
-    """(of the right wiring, of `wiring`) on one mixture of prompts, each over rounds of its own."""
+    """(of the right wiring, of `wiring`) on one mixture of prompts; the first over about twice as
+    many rounds, so that counts cannot be compared as they are."""
     shares = {kind: rng.uniform(1, MAX_SHARE) for kind in COUNTS["right"]}
-    return drawn("right", shares, rng), drawn(wiring, shares, rng)
+    num_rounds = rng.randint(MIN_ROUNDS, MAX_ROUNDS)
+    reference = drawn("right", shares, 2 * rng.randint(MIN_ROUNDS, MAX_ROUNDS), rng)
+    return reference, drawn(wiring, shares, num_rounds, rng)
 
 
-def drawn(wiring: str, shares: dict[str, float], rng: random.Random) -> Curve:
+def drawn(wiring: str, shares: dict[str, float], num_rounds: int, rng: random.Random) -> Curve:
     """A curve of new rounds, each kind at its measured rates. shares: by kind, any sum."""
-    num_rounds, total = rng.randint(MIN_ROUNDS, MAX_ROUNDS), sum(shares.values())
-    curves = []
+    total, curves = sum(shares.values()), []
     for kind, share in shares.items():
         measured = COUNTS[wiring][kind]
         curve = [round(num_rounds * share / total)]
