@@ -23,6 +23,7 @@ from autograder.judge import units
 from autograder.lab import student_copy
 from autograder.outcomes import outcomes
 from autograder.report import as_text
+from autograder.rubric import read_rubric
 from autograder.sample_class import WRITTEN, code_of, hand_in, other_style
 from autograder.submissions import autograde
 from course.render.assemble import ANSI
@@ -104,7 +105,8 @@ def grade(unit: str, path: Path, folder: Path) -> tuple[float, float, list[str]]
     hand_in(classroom, unit, STUDENT, path.read_text(encoding="utf-8"))
     autograde(classroom, unit)
     (line,) = [found for found in outcomes(classroom, unit) if found.student == STUDENT]
-    marks = [mark for mark in line.marks if mark.verdict]
+    by_hand = read_rubric(unit)["questions"]
+    marks = [mark for mark in line.marks if mark.id not in by_hand]
     missing = [f"{m.id}: {m.verdict}: {m.reason}" for m in marks if m.score != m.max]
     points = sum(mark.score or 0.0 for mark in marks)
     return points, sum(mark.max for mark in marks), missing if marks else line.why
