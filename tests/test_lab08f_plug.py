@@ -1,7 +1,12 @@
 """Lab 8F: one DFlash pass for a batch of requests, on a tiny target and a random drafter."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from autograder.block_ledger import ANSWER
+from autograder.checks import lab08f as live
 from kernels.runtime import InputError
 from lessons.lib.checks.block_cases import Case, sees_rightly
 from lessons.lib.draft.dflash import DFlashProposer
@@ -9,6 +14,7 @@ from lessons.lib.plugs.lab08f import BlockPass, checked, drafted_run, overheard
 from tests.batch_kit import random_ids, tiny_model
 from tests.block_kit import block_net
 
+ROOT = Path(__file__).parents[1]
 DEPTH, NUM_NEW = 4, 12
 PROMPTS = [random_ids(size, seed=size) for size in (9, 17, 30)]
 RIGHT = ([1, 2], [5, 6], [[True, True], [False, True]])
@@ -102,3 +108,35 @@ def test_what_a_proposer_says_is_overheard():
     heard = overheard(member)
     drafted_run(*tiny_model(), PROMPTS[:1], lambda: member, DEPTH, NUM_NEW)
     assert len(heard) == shared.num_passes and min(heard) == len(PROMPTS[0]) + 1
+
+
+def ledger():
+    return json.loads((ROOT / "course/results/dflash_blocks.json").read_text())["results"]
+
+
+def test_the_bar_on_rows_stands_between_the_right_layout_and_every_wrong_one():
+    right, *wrong = ledger()["layouts"]
+    assert right["layout"] == ANSWER and len(wrong) > 10
+    assert 10 * right["largest_error"] < live.REL_TOL
+    assert all(row["smallest_error"] > 10 * live.REL_TOL for row in wrong)
+
+
+def test_acceptance_alone_would_not_find_the_wrong_layouts():
+    right, *wrong = ledger()["layouts"]
+    enough = [row for row in wrong if row["accepted"] >= right["accepted"]]
+    assert len(enough) >= 2
+
+
+@pytest.mark.parametrize("lang", ["", ".zh"])
+def test_the_lesson_quotes_the_ledger(lang):
+    """Every figure of the two paragraphs that name the ledger is in it, rounded."""
+    text = (ROOT / f"lessons/lab08f_dflash{lang}.qmd").read_text()
+    found = ledger()
+    right, *wrong = found["layouts"]
+    enough = sum(row["accepted"] >= right["accepted"] for row in wrong)
+    for method in found["decay"]:
+        for value in method["conditional"][:2]:
+            assert f"{value:.2f}" in text, value
+    for number in (found["decay"][0]["places"], right["places"], len(wrong), enough):
+        assert f" {number} " in text, number
+    assert f"{min(row['smallest_error'] for row in wrong):.2f}" in text
