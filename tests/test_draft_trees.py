@@ -50,7 +50,22 @@ def test_the_lab_quotes_the_ledger(lang):
     for tree, size in drafters:
         assert f"{tokens_a_round(tree, size):.2f}" in quoted, (tree, size)
     share = shares_above_the_bar()
-    assert f"{100 * share[0]:.0f} %" in text and f"{100 * share[-1]:.0f} %" in text
+    assert f"{100 * share[0]:.0f} %" in text and f"{100 * share[-1]:.1f} %" in text
+    assert all(f" {count} " in quoted for count in fewer_and_more_rounds())
+
+
+def fewer_and_more_rounds():
+    """Prompts on which the dynamic tree took fewer rounds than the static one, and more."""
+    size, rounds = lab08d.NUM_DRAFT_TOKENS, {}
+    for run in RUNS:
+        if run["num_drafts"] == size:
+            rounds[run["kind"], run["prompt"], run["tree"]] = run["rounds"]
+    gains = [
+        rounds[kind, prompt, "static"] - n
+        for (kind, prompt, tree), n in rounds.items()
+        if tree == "dynamic"
+    ]
+    return sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
 
 
 def shares_above_the_bar(num_draws=4000):

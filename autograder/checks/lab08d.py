@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lessons.lib.plugs.lab08d import TreePair
 
 SLOW = ("live",)
+# As in course/results/draft_trees.json, whose prompts these are: what right trees reach is known.
 NUM_NEW_TOKENS, NUM_DRAFT_TOKENS = 24, 8
 MAX_TURNS = 3  # each of one prompt of each kind
 MIN_RATIO = 1.0
@@ -45,7 +46,7 @@ def check_live(graded: Graded) -> str:
 
     from lessons.lib.bench.workload import KINDS, load_prompts
 
-    columns = [rng.sample(load_prompts("sweep", (kind,)), MAX_TURNS) for kind in KINDS]
+    columns = [rng.sample(load_prompts("heldout", (kind,)), MAX_TURNS) for kind in KINDS]
     for turn in zip(*columns, strict=True):
         for prompt in turn:
             if not pair.run(prompt, NUM_NEW_TOKENS):
