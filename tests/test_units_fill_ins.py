@@ -42,6 +42,7 @@ def test_a_fill_in_is_judged_rightly(item):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @every
 def test_a_fill_in_is_judged_rightly_over_many_seeds(item):
     for got, verdicts in outcomes(item, range(100, 150), slow_checks(item.unit)):
