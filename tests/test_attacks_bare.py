@@ -13,6 +13,7 @@ from autograder.sandbox.session import find_isolation
 
 ATTACKS = {attack.id: attack for attack in load()}
 SAFE, UNSAFE = ATTACKS["code/answers_zero"], ATTACKS["code/sets_every_mark"]
+HARMFUL = ATTACKS["code/zeroes_the_others"]
 HONEST = {"id": "honest after code/", "what": "", "expected": "3", "got": "3", "problems": []}
 
 
@@ -109,8 +110,8 @@ def test_the_table_names_each_harm_once(lang, words):
 @pytest.mark.slow
 @pytest.mark.sandbox
 def test_a_grader_without_bubblewrap_in_a_sandbox_of_its_own():
-    """The real thing on two attacks: one that limits stop, and one that opens the gradebook."""
+    """The real thing on two attacks: one that limits stop, and one that finds the gradebook."""
     assert find_isolation() != "rlimits"
-    (safe,), (unsafe,) = (list(bare.run_group([attack])) for attack in (SAFE, UNSAFE))
+    (safe,), (unsafe,) = (list(bare.run_group([attack])) for attack in (SAFE, HARMFUL))
     assert safe["ok"] and safe["isolation"].startswith("rlimits")
     assert not unsafe["ok"] and unsafe["problems"]

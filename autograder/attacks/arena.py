@@ -147,7 +147,8 @@ class Arena:
 
     def _files(self, student: str) -> dict[str, tuple[int, int, int]]:
         """Every file of the classroom but what grading this student writes."""
-        own = (f"autograded/{student}/", f".graded/{UNIT}/{student}.", f".intake/{student}/")
+        folders = (f"{step}/{student}/" for step in ("autograded", "feedback", ".intake"))
+        own = (f".graded/{UNIT}/{student}.", *folders)
         found = {}
         for path in self.room.path.rglob("*"):
             name = path.relative_to(self.room.path).as_posix()
