@@ -8,10 +8,11 @@ from kernels.runtime import InputError
 from lessons.lib.draft import registry
 from lessons.lib.draft.dflash import save_dflash
 from lessons.lib.draft.dspark import save_dspark
-from lessons.lib.draft.registry import make_proposer, method_names, ready_methods
+from lessons.lib.draft.registry import DRAFTERS, fits, make_proposer, method_names, ready_methods
 from lessons.lib.engine import Engine
 from tests.batch_kit import random_ids, tiny_model
 from tests.block_kit import block_net
+from tests.engine_models import smollm
 
 SAVE = {"dflash": save_dflash, "dspark": save_dspark}
 
@@ -71,3 +72,13 @@ def test_weights_are_read_from_where_one_says(path_of, tmp_path):
         make_proposer("dflash", model, weights=tmp_path / "nothing")
     with pytest.raises(InputError, match="'ngram' reads no weights"):
         make_proposer("ngram", weights=elsewhere)
+
+
+def test_shipped_weights_fit_the_model_that_they_were_made_for_and_no_other():
+    tiny = tiny_model()[0]
+    assert fits("ngram", tiny) and fits("none", tiny)
+    default = smollm("bfloat16").model
+    for method in DRAFTERS:
+        assert fits(method, default) and not fits(method, tiny)
+    with pytest.raises(InputError, match="unknown method"):
+        fits("oracle", tiny)

@@ -106,6 +106,16 @@ def check_method(method: str, weights: Path | None = None) -> None:
         raise InputError(f"method {method!r} reads no weights: leave {weights} out")
 
 
+def fits(method: str, model: LlamaModel) -> bool:
+    """Whether the method's shipped weights, if it needs any, are there and made for this target."""
+    check_method(method)
+    try:
+        make_proposer(method, model)
+    except InputError:
+        return False
+    return True
+
+
 def make_proposer(
     method: str,
     model: LlamaModel | None = None,
