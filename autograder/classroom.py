@@ -66,8 +66,12 @@ class Classroom:
         return sorted(path.parent.name for path in self.path.glob("release/*/*.ipynb"))
 
     def students(self, unit: str) -> list[str]:
-        """Everyone with a folder for the unit in submitted/."""
-        return sorted(path.parent.name for path in self.path.glob(f"submitted/*/{unit}"))
+        """Everyone with a folder for the unit in submitted/, by a name that can be written."""
+        found = sorted(path.parent.name for path in self.path.glob(f"submitted/*/{unit}"))
+        for name in found:
+            if not is_utf8(name):
+                print(f"submitted/{name!a}: not UTF-8, nobody can be graded by it: rename it")
+        return list(filter(is_utf8, found))
 
 
 def open_classroom(path: Path, lang: str | None = None) -> Classroom:
@@ -117,6 +121,11 @@ def release(classroom: Classroom, unit: str) -> bool:
     if not result["success"]:
         raise ClassroomError(explain_release(unit, result))
     return True
+
+
+def is_utf8(name: str) -> bool:
+    """Whether a file system's name is text that a gradebook can hold."""
+    return name.encode("utf-8", "replace").decode() == name
 
 
 def shown(path: Path) -> str:

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -110,6 +111,7 @@ def fingerprint(paths: Iterable[Path], *values: object) -> str:
     for path in paths:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file() and not file.is_symlink() and "__pycache__" not in file.parts:
-                digest.update(f"{file.relative_to(path)}\0".encode())
+                # As bytes: a name need not be UTF-8, one from an old zip file often is not.
+                digest.update(os.fsencode(file.relative_to(path)) + b"\0")
                 digest.update(content_digest(file))
     return digest.hexdigest()

@@ -66,12 +66,17 @@ def find_notebook(folder: Path, unit: str) -> tuple[Path, list[str]]:
     ]
     if exact in found:
         return exact, []
-    names = ", ".join(str(path.relative_to(folder)) for path in found)
+    names = ", ".join(readable(path.relative_to(folder)) for path in found)
     if len(found) == 1:
         return found[0], [f"{names} was taken for {unit}.ipynb; please keep that name next time"]
     if found:
         raise SubmissionError(f"several notebooks ({names}) and none is called {unit}.ipynb")
     raise SubmissionError(f"no notebook was handed in; {unit}.ipynb is expected")
+
+
+def readable(name: Path | str) -> str:
+    """A file's name as text that can be printed and kept; what is not UTF-8 becomes a ?."""
+    return str(name).encode("utf-8", "replace").decode("utf-8")
 
 
 def stage(classroom: Classroom, unit: str, student: str) -> list[str]:
@@ -87,9 +92,9 @@ def stage(classroom: Classroom, unit: str, student: str) -> list[str]:
             data = file.read(MAX_SUBMISSION_BYTES + 1)
         clean(data, nbformat.read(classroom.notebook("release", unit), as_version=4))
     except OSError as error:
-        raise SubmissionError(f"{path.name} cannot be opened: {error.strerror}") from None
+        raise SubmissionError(f"{readable(path.name)} cannot be opened: {error.strerror}") from None
     except Unreadable as error:
-        raise SubmissionError(f"{path.name}: {error}") from None
+        raise SubmissionError(f"{readable(path.name)}: {error}") from None
     staged.mkdir(parents=True)
     (staged / f"{unit}.ipynb").write_bytes(data)
     messages += stage_timestamp(folder / "timestamp.txt", staged)
@@ -183,6 +188,9 @@ class _Run:
                 status.messages.extend(stage(self.classroom, self.unit, name))
             except SubmissionError as error:
                 self.finish(replace(status, state="unreadable", messages=[str(error)]))
+                continue
+            except Exception as error:  # whatever a file can do to us, the next one is graded
+                self.finish(record(self.classroom, self.unit, status, error))
                 continue
             if figures is None:
                 figures = pool.figures() if needs_figures(self.unit) else NO_FIGURES

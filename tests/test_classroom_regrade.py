@@ -1,6 +1,8 @@
 """Grading again: verdicts become grades by our rule alone, and a person's marks survive."""
 
 import json
+import os
+import shutil
 
 import nbformat
 import pytest
@@ -112,6 +114,39 @@ def test_a_grader_that_crashes_is_named_and_tried_again(room, judged, monkeypatc
     monkeypatch.undo()
     judged("dee")
     assert line_of(room, "dee").why == ["q1, q2, q3 ungraded"]
+
+
+def test_a_name_that_is_not_utf8_stops_nobody(room, judged, capsys):
+    """Windows zips hold such names; a file named so is found, a student named so is pointed out."""
+    path = hand_in(room, "abe", fill)
+    os.rename(path, os.fsencode(path.parent) + b"/L\xf6sung.ipynb")
+    assert judged("abe") == judged("abe")
+    (message,) = submissions.read_status(room.path, UNIT, "abe").messages
+    assert message.startswith("L?sung.ipynb was taken for lesson08.ipynb")
+    nameless = os.fsencode(room.path / "submitted") + b"/b\xf6b"
+    os.makedirs(nameless + b"/lesson08")
+    try:
+        assert "abe" in room.students(UNIT) and not any("\udcf6" in s for s in room.students(UNIT))
+        assert "submitted/'b\\udcf6b': not UTF-8" in capsys.readouterr().out
+    finally:
+        shutil.rmtree(nameless)
+
+
+def test_whatever_stops_one_at_the_door_is_named_and_the_next_is_graded(room, judged, monkeypatch):
+    for student in ("ada", "amos"):
+        hand_in(room, student, fill)
+        judged(student)
+    real = submissions.stage
+
+    def stage(classroom, unit, student):
+        if student == "ada":
+            raise RecursionError("too deep")
+        return real(classroom, unit, student)
+
+    monkeypatch.setattr(submissions, "stage", stage)
+    found = {s.student: s for s in submissions.autograde(room, UNIT, force=True)}
+    assert found["ada"].state == "failed" and "too deep" in found["ada"].messages[0]
+    assert found["amos"].state == "graded"
 
 
 def test_manual_grades_survive_and_are_not_asked_for_again(room, judged):
