@@ -1,7 +1,10 @@
 """Our steps in `nbgrader generate_feedback`: what a student gets back, and what not."""
 
+import math
 from pathlib import Path
+from typing import Any
 
+from nbconvert.exporters import HTMLExporter
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 from nbgrader.preprocessors import GetGrades, NbGraderPreprocessor
@@ -20,6 +23,17 @@ WORDS = {
         "ungraded": "尚未评分：将由人工阅读此答案。",
     },
 }
+
+
+class FeedbackPage(HTMLExporter):
+    """nbgrader's page, on which an open score is a dash: its template writes numbers only."""
+
+    def from_notebook_node(
+        self, nb: NotebookNode, resources: dict | None = None, **options: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """Convert one notebook; a score that is no number is one that nobody has decided."""
+        page, resources = super().from_notebook_node(nb, resources, **options)
+        return page.replace("Score: nan /", "Score: – /"), resources
 
 
 class DropInstructorCells(NbGraderPreprocessor):
@@ -76,6 +90,7 @@ class ShowGrades(GetGrades):
             self.checks.append(f"- [{name}](#{name}): {' '.join(said)}")
         if grade.needs_manual_grade:
             self.waiting.append(name)
+            cell.metadata["nbgrader"]["score"] = math.nan  # nbgrader's would be 0
             if cell.cell_type == "markdown" and not cell.metadata["nbgrader"]["comment"]:
                 cell.metadata["nbgrader"]["comment"] = self.words["ungraded"]
 

@@ -83,6 +83,7 @@ def configure(config: Config, classroom: Path | str) -> Config:
         preprocessors.ShowRubric,
         CheckCellMetadata,
     ]
+    config.GenerateFeedback.exporter_class = feedback.FeedbackPage
     config.GenerateFeedback.preprocessors = [
         feedback.DropInstructorCells,
         feedback.ShowGrades,

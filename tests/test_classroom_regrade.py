@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import nbformat
@@ -198,6 +199,18 @@ def test_a_person_settles_what_the_machine_could_not(room, judged):
     assert judged("gus", live="not_measured", boundary="inconclusive")["boundary"][2] is False
     # Now the machine did measure, and disagrees: a person looks again.
     assert judged("gus", live="not_measured", boundary="fail")["boundary"] == (0.0, 1.0, True)
+
+
+def test_feedback_shows_an_open_score_as_neither_zero_nor_full(room, judged):
+    hand_in(room, "gil", fill)
+    judged("gil", live="not_measured", boundary="inconclusive")
+    submissions.write_feedback(room, UNIT)
+    page = room.notebook("feedback", UNIT, "gil").with_suffix(".html").read_text()
+    scores = dict(re.findall(r'<a href="#(\w+)">[^<]+</a> \(Score: (.+?)\)', page))
+    assert scores["main"] == "2.0 / 2.0"
+    assert scores["boundary"] == "– / 1.0" and scores["live"] == "– / 0.0"
+    assert scores["q1"] == "– / 2.0" and "nan" not in scores.values()
+    assert len(re.findall(r"Score: – / 1\.0", page)) == 2  # in the list and at the cell
 
 
 def test_a_veto_in_a_comment_fails_and_is_spelled_out(room, judged):
