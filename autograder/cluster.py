@@ -2,15 +2,22 @@
 
 Only judging is sent out; the process that asks keeps classroom, gradebook and nbgrader. Dask runs
 again what a lost worker had in hand. Its connections are open to all who reach them: use it inside
-a trusted network. Give a worker that has a GPU `--resources GPU=1`: the engine is measured there.
+a trusted network. Give a worker that has a GPU `--resources GPU=1`: the engine is measured there,
+and the checks that rest on these figures are made there; all others are made anywhere.
 """
 
 import contextlib
-from collections.abc import Iterator
-from concurrent.futures import Executor
+from collections.abc import Collection, Iterator
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import Any
 
-from autograder.parallel import Figures, measured_figures
+from autograder.assignment import ROOT
+from autograder.judge import card_checks, checks_of
+from autograder.parallel import Figures, Task, judge_task, measured_figures
+from autograder.status import fingerprint
 from autograder.submissions import source_digest
+from autograder.verdict import Judgement
 
 CONNECT_S = 10
 GPU = {"GPU": 1}
@@ -18,6 +25,52 @@ GPU = {"GPU": 1}
 
 class ClusterError(ValueError):
     """The cluster cannot judge; the message says what to do."""
+
+
+def worker_digest() -> str:
+    """Changes when anything does that changes a verdict on a worker, which builds the lesson."""
+    lessons = sorted(ROOT.glob("lessons/*.qmd"))
+    return fingerprint([*lessons, ROOT / "solutions", ROOT / "course/render"], source_digest())
+
+
+def judge_there(task: Task, skip: Collection[str], digest: str) -> dict[str, Any]:
+    """`judge_task`, on a worker: one that joined later may run other sources. Raises ClusterError.
+
+    A process that had loaded its sources before they changed is found when the run begins.
+    """
+    if worker_digest() != digest:
+        raise ClusterError("a worker does not run the sources that this grader runs")
+    return judge_task(task, skip)
+
+
+def put_together(unit: str, rest: dict[str, Any], card: dict[str, Any]) -> dict[str, Any]:
+    """One judgement of two: the checks of `card` that `rest` has skipped, in the unit's order."""
+    parts = Judgement.from_json(rest), Judgement.from_json(card)
+    found = {check.id: check for part in reversed(parts) for check in part.checks}
+    order = dict.fromkeys([*checks_of(unit).CHECKS, *found])
+    isolation = " and ".join(dict.fromkeys(part.isolation for part in parts))
+    return Judgement(unit, isolation, tuple(found[name] for name in order)).to_json()
+
+
+@dataclass
+class _Parts(Executor):
+    """Judges on the workers; where `client` is given, the card's checks on those with a GPU."""
+
+    workers: Executor
+    client: Any
+    digest: str
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future:
+        """`function` is `judge_task`, `args` its task."""
+        (task,) = args
+        on_card = card_checks(task.unit) if self.client else frozenset()
+        if not on_card:
+            return self.workers.submit(judge_there, task, (), self.digest)
+        others = frozenset(checks_of(task.unit).CHECKS) - on_card
+        ask = self.client.submit
+        rest = ask(judge_there, task, on_card, self.digest, pure=False)
+        card = ask(judge_there, task, others, self.digest, pure=False, resources=GPU)
+        return self.workers.submit(put_together, task.unit, rest, card)
 
 
 class Cluster:
@@ -41,8 +94,8 @@ class Cluster:
 
     def _require_same_sources(self) -> None:
         """A worker with other checks would give other verdicts."""
-        found = self.client.run(source_digest, on_error="return")
-        ours = source_digest()
+        found = self.client.run(worker_digest, on_error="return")
+        ours = worker_digest()
         for worker, digest in sorted(found.items()):
             if digest != ours:
                 why = f" ({digest})" if isinstance(digest, Exception) else ""
@@ -56,7 +109,7 @@ class Cluster:
         """An executor on the workers; what is not done when it closes is cancelled."""
         executor = self.client.get_executor(pure=False)
         try:
-            yield executor
+            yield _Parts(executor, self.client if self.has_gpu else None, worker_digest())
         finally:
             executor.shutdown(wait=False)
 

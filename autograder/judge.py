@@ -26,6 +26,7 @@ from lessons.lib.checks.asking import Passed, Rejected, inputs_of
 
 CHECKS = Path(__file__).parent / "checks"
 UNIT = re.compile(r"lesson\d\d|lab\d\d[a-z]")
+LIVE = "live"  # in every unit the check that runs the engine
 NOT_WRITTEN = "the answer is empty or as released: nothing to grade"
 WRITTEN = "written answer: graded by a person"
 
@@ -42,19 +43,20 @@ def judge(
     figures: Callable[[], Figures] = live_figures.measured,
     limits: Limits | None = None,
     isolation: str | None = None,
+    skip: Collection[str] = (),
 ) -> Judgement:
     """Judge a submission: all checks of the unit in the order of its notebook.
 
     `notebook` is a NotebookNode or plain JSON data, cleaned already or not. `figures` gives what
-    the grader measured; `limits` and `isolation` are for tests. Raises JudgeError for an unknown
-    unit.
+    the grader measured; `limits` and `isolation` are for tests; `skip` names checks that are made
+    elsewhere. Raises JudgeError for an unknown unit.
     """
     checks_of(unit)
     release = _release(unit, _language(notebook))
     cleaned, messages = intake.clean_notebook(notebook, release)
     with Sandbox(limits, isolation) as box:
         broken = _run(box, cells_to_run(cleaned, release))
-        verdicts = run_checks(box, unit, release, seed, figures, broken)
+        verdicts = run_checks(box, unit, release, seed, figures, broken, skip)
         name = isolation_name(box.isolation)
     written = map(manual_verdict, written_answers(cleaned), written_answers(release))
     verdicts += [replace(v, hint=hints.fitting(v, release)) for v in written]
@@ -107,6 +109,11 @@ def checks_of(unit: str) -> ModuleType:
 def needs_figures(unit: str) -> bool:
     """Whether the engine has to be measured before this unit is judged."""
     return getattr(checks_of(unit), "NEEDS_FIGURES", False)
+
+
+def card_checks(unit: str) -> frozenset[str]:
+    """The checks of a unit that have to be made where its figures were measured."""
+    return frozenset({LIVE} & set(checks_of(unit).CHECKS)) if needs_figures(unit) else frozenset()
 
 
 def slow_checks(unit: str) -> frozenset[str]:
