@@ -11,6 +11,7 @@ import pandas as pd
 
 from autograder import classview
 from autograder.classroom import Classroom, chosen_units, open_classroom, shown
+from autograder.export import harmless
 from autograder.outcomes import outcomes
 from autograder.passrule import Outcome
 from autograder.seed import classroom_dir
@@ -94,7 +95,7 @@ def write_report(classroom: Classroom, unit: str | None = None) -> pd.DataFrame:
         PAGE.format(sections="\n".join(sections)), encoding="utf-8"
     )
     everything = whole(pd.concat(tables.values())) if tables else pd.DataFrame()
-    everything.to_csv(classroom.path / "report.csv", index=False)
+    everything.map(harmless).to_csv(classroom.path / "report.csv", index=False)
     return everything
 
 

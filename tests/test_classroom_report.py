@@ -1,11 +1,13 @@
 """The class as a whole: how the checks went, what failed most often, who waits for what."""
 
+import csv
 from dataclasses import replace
 
 import pytest
 from classroom_kit import UNIT
 
 from autograder import classview, report, rubric
+from autograder.classroom import Classroom
 from autograder.passrule import Mark, decide, nothing_yet
 
 RUBRIC = rubric.read_rubric(UNIT)
@@ -69,6 +71,17 @@ def test_the_page_has_the_picture_and_escapes_names(lines):
     assert "<svg" in text and "points of 10 (2 without open marks)" in text
     assert "&lt;b&gt;fay" in text and "<b>fay" not in text
     assert text == report.section(UNIT, lines, report.table(UNIT, lines))
+
+
+def test_no_name_becomes_a_formula_in_the_csv(tmp_path, monkeypatch):
+    room = Classroom(tmp_path, "en")
+    (tmp_path / "release" / "lesson08").mkdir(parents=True)
+    (tmp_path / "release" / "lesson08" / "lesson08.ipynb").touch()
+    monkeypatch.setattr(report, "outcomes", lambda *_: [nothing_yet("=1+1", "not submitted")])
+    report.write_report(room)
+    with (tmp_path / "report.csv").open(newline="") as file:
+        (line,) = csv.DictReader(file)
+    assert line["student"] == "'=1+1" and line["points"] == "–"
 
 
 def test_a_class_without_marks_has_no_picture_and_says_none():
