@@ -143,7 +143,7 @@ def clocks_disagree(pairs: Sequence[Pair]) -> str:
 
 def record(pairs: Sequence[Pair], rules: Rules) -> dict[str, Any]:
     """What is kept with the verdict."""
-    kept: dict[str, Any] = {"bar": rules.bar, "pairs": len(pairs)}
+    kept: dict[str, Any] = {"bar": rules.bar, "warm_up": rules.warm_up, "pairs": len(pairs)}
     if len(pairs) >= rules.pairs:
         found = interval_of(pairs, rules)
         kept |= {"speedup": _short(found.estimate), "low": _short(found.low)}

@@ -108,6 +108,7 @@ def test_the_machine_is_asked_for_flushed_and_recorded():
     assert log == ["turn", "flush", "flush"] * 7
     assert values["machine"] == {"before": {"it": "warm"}, "after": {"it": "hot"}}
     assert values["pairs"] == len(values["student_ms"]) == 6 and values["bar"] == 1.2
+    assert values["warm_up"] == 1
 
 
 def test_inputs_are_drawn_from_the_secret_seed_and_never_before_a_call():
