@@ -34,6 +34,7 @@ from autograder.status import (
 )
 
 MAX_TIMESTAMP_CHARS = 100
+DISGUISES = (".ipynb", ".ipynb.txt", ".ipynb.json")
 PATTERN_CHARACTERS = set("*?[]")  # nbgrader takes names for patterns
 # Whatever these hold can change a verdict.
 GRADER_SOURCES = ("autograder", "kernels", "lessons/lib", "course/source_map.yml")
@@ -59,11 +60,13 @@ def find_notebook(folder: Path, unit: str) -> tuple[Path, list[str]]:
     if folder.is_symlink() or folder.parent.is_symlink():
         raise SubmissionError("the folder is a link to another one; hand in the notebook itself")
     exact = folder / f"{unit}.ipynb"
-    found = [
+    files = [
         path
-        for path in sorted(folder.rglob("*.ipynb"))
+        for path in sorted(folder.rglob("*"))
         if path.is_file() and not path.is_symlink() and ".ipynb_checkpoints" not in path.parts
     ]
+    found = [path for path in files if path.name.endswith(".ipynb")]
+    found = found or [path for path in files if is_disguised(path.name, unit)]
     if exact in found:
         return exact, []
     names = ", ".join(readable(path.relative_to(folder)) for path in found)
@@ -72,6 +75,12 @@ def find_notebook(folder: Path, unit: str) -> tuple[Path, list[str]]:
     if found:
         raise SubmissionError(f"several notebooks ({names}) and none is called {unit}.ipynb")
     raise SubmissionError(f"no notebook was handed in; {unit}.ipynb is expected")
+
+
+def is_disguised(name: str, unit: str) -> bool:
+    """Whether a browser or zip_collect may have made this of a notebook's name."""
+    lower = name.lower()
+    return lower.endswith(DISGUISES) or lower in (f"{unit}.txt", f"{unit}.json")
 
 
 def readable(name: Path | str) -> str:

@@ -133,6 +133,18 @@ def test_a_name_that_is_not_utf8_stops_nobody(room, judged, capsys):
         shutil.rmtree(nameless)
 
 
+@pytest.mark.parametrize("name", ["lesson08.ipynb.txt", "Lesson08.IPYNB", "lesson08.json"])
+def test_a_notebook_that_a_browser_renamed_is_found(tmp_path, name):
+    folder = tmp_path / "amy" / UNIT
+    folder.mkdir(parents=True)
+    (folder / "notes.txt").touch()
+    (folder / name).touch()
+    path, (message,) = submissions.find_notebook(folder, UNIT)
+    assert path.name == name and message.startswith(f"{name} was taken for lesson08.ipynb")
+    (folder / "mine.ipynb").touch()
+    assert submissions.find_notebook(folder, UNIT)[0].name == "mine.ipynb"
+
+
 def test_whatever_stops_one_at_the_door_is_named_and_the_next_is_graded(room, judged, monkeypatch):
     for student in ("ada", "amos"):
         hand_in(room, student, fill)
