@@ -107,10 +107,15 @@ def create_classroom(path: Path, lang: str | None = None) -> Classroom:
     return classroom
 
 
+def source_text(classroom: Classroom, unit: str) -> str:
+    """The instructor's notebook as the lesson is now; the judge goes by the lesson of now too."""
+    return nbformat.writes(assignment.build_source(unit, classroom.lang))
+
+
 def release(classroom: Classroom, unit: str) -> bool:
     """Write source/ and release/ of a unit through nbgrader; False when both were up to date."""
     source = classroom.notebook("source", unit)
-    text = nbformat.writes(assignment.build_source(unit, classroom.lang))
+    text = source_text(classroom, unit)
     released = classroom.notebook("release", unit)
     if released.exists() and source.exists() and source.read_text(encoding="utf-8") == text:
         return False

@@ -16,7 +16,14 @@ import nbformat
 from nbgrader.utils import parse_utc
 
 from autograder.assignment import ROOT
-from autograder.classroom import STAGING, Classroom, ClassroomError, first_exception, shown
+from autograder.classroom import (
+    STAGING,
+    Classroom,
+    ClassroomError,
+    first_exception,
+    shown,
+    source_text,
+)
 from autograder.handed_in import MAX_SUBMISSION_BYTES, Unreadable
 from autograder.intake import clean
 from autograder.judge import needs_figures
@@ -155,6 +162,9 @@ def autograde(
         )
     if not students:
         print(f"{unit}: nothing in {classroom.path / 'submitted'}/<student>/{unit}/")
+    source = classroom.notebook("source", unit)
+    if source.exists() and source.read_text(encoding="utf-8") != source_text(classroom, unit):
+        print(f"{unit}: WARNING: the lesson has changed since it was released; run: make release")
     with only_grader(classroom.path):
         run = _Run(classroom, unit, force)
         names = [student] if student else students

@@ -145,6 +145,20 @@ def test_a_notebook_that_a_browser_renamed_is_found(tmp_path, name):
     assert submissions.find_notebook(folder, UNIT)[0].name == "mine.ipynb"
 
 
+def test_a_lesson_that_changed_after_its_release_is_said(room, judged, capsys):
+    hand_in(room, "ana", fill)
+    judged("ana")
+    assert "WARNING" not in capsys.readouterr().out
+    source = room.notebook("source", UNIT)
+    text = source.read_text()
+    try:
+        source.write_text(text.replace("speculative", "optimistic", 1))
+        judged("ana")
+    finally:
+        source.write_text(text)
+    assert "the lesson has changed since it was released" in capsys.readouterr().out
+
+
 def test_whatever_stops_one_at_the_door_is_named_and_the_next_is_graded(room, judged, monkeypatch):
     for student in ("ada", "amos"):
         hand_in(room, student, fill)
