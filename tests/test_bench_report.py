@@ -53,6 +53,7 @@ def test_goodput_and_its_knee(ledger):
     found = panel(ledger, "goodput")
     assert set(found.table["method"]) == {"baseline", "ngram-4"}
     assert (found.table["goodput_rps"] <= found.table["rate"] * 1.3).all()
+    assert found.notes[0] == "a good request keeps within ttft 500 ms, tpot 40 ms"
     wide = copy.deepcopy(ledger)
     for rate, good in ((10.0, 19), (20.0, 11)):
         for point in copy.deepcopy(ledger["points"]):
@@ -63,7 +64,7 @@ def test_goodput_and_its_knee(ledger):
     for point in wide["points"]:
         if point["arrivals"].get("rate") == 5.0:
             point["figures"]["num_good"] = 20
-    assert "the knee is at rate 10" in panel(wide, "goodput").notes[0]
+    assert "the knee is at rate 10" in panel(wide, "goodput").notes[1]
 
 
 def test_tails_pool_the_requests_of_all_blocks(ledger):
@@ -141,6 +142,20 @@ def test_every_picture_has_its_table_in_the_text(ledger, tmp_path, capsys):
         assert item.text() in text and len(item.text().splitlines()) > len(item.table)
     csv = (tmp_path / "plots" / "points.csv").read_text().splitlines()
     assert len(csv) == 1 + len(ledger["points"])
+
+
+def test_a_picture_of_many_methods_can_be_read(ledger):
+    """As many as `make bench` has: none looks like another, none is drawn over another's name."""
+    wide = copy.deepcopy(ledger)
+    for point in ledger["points"]:
+        copies = 12 if point["method"] != "baseline" else 0
+        wide["points"] += [dict(point, method=f"method {n}") for n in range(copies)]
+    picture = panel(wide, "speedup-concurrency").figure()
+    lines = [line for line in picture.axes[0].lines if line.get_label()[0] != "_"]
+    assert len(lines) == 13 and len({line.get_color() for line in lines}) == 13
+    bars = panel(wide, "composition").figure()
+    names = bars.axes[0].get_yticklabels()
+    assert len(names) == 14 * 3 and bars.get_size_inches()[1] >= 0.2 * len(names)
 
 
 def test_what_was_not_measured_is_said(ledger):

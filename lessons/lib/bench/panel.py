@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from cycler import cycler
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 Json = dict[str, Any]
 Points = Sequence[Json]
+
+_COLOURS = cycler(color=colormaps["tab20"].colors)  # a sweep has more methods than the usual ten
+_LINE_INCHES = 0.2  # of a label
 
 
 @dataclass(frozen=True)
@@ -32,11 +37,15 @@ class Panel:
         return "\n".join([self.title, body, *self.notes])
 
     def figure(self) -> Figure:
-        """The panel for looking at."""
-        picture = Figure(figsize=(7, 4), layout="constrained")
+        """The panel for looking at, as high as its labels need."""
+        picture = Figure(layout="constrained")
         axes = picture.add_subplot()
+        axes.set_prop_cycle(_COLOURS)
         self.draw(axes, self.table)
-        axes.set_title(self.title)
-        if axes.get_legend_handles_labels()[0]:
+        axes.set_title(self.title, fontsize="medium")
+        labels = axes.get_legend_handles_labels()[1]
+        if labels:
             picture.legend(loc="outside right upper")
+        longest = max(len(labels), len(axes.get_yticks()))
+        picture.set_size_inches(8, max(4.0, 1 + _LINE_INCHES * longest))
         return picture

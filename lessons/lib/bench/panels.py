@@ -27,6 +27,7 @@ from lessons.lib.bench.run_ledger import (
 
 KNEE_SHARE = 0.9  # of the requests are good up to the knee
 TAILS = ("ttft_ms", "tpot_ms", "e2e_ms")
+_AXES = {"concurrency": "concurrency [users]", "rate": "rate [requests/s]"}
 
 
 def panels(ledger: Json) -> list[Panel]:
@@ -69,12 +70,20 @@ def _speedup(points: Points, axis: str, metric: str) -> Panel:
     def draw(axes: Axes, table: pd.DataFrame) -> None:
         for method, part in table.groupby("method"):
             axes.plot(part[axis], part["speedup"], marker="o", label=str(method))
-            axes.fill_between(part[axis], part["low"], part["high"], alpha=0.2)
+            axes.fill_between(part[axis], part["low"], part["high"], alpha=0.1)
         axes.axhline(1.0, color="black", linestyle="--", linewidth=1)
-        scale = "log" if table["speedup"].notna().any() else "linear"  # a log needs a value
-        axes.set(xlabel=axis, ylabel="speedup", xscale=scale)
+        axes.set(xlabel=_AXES[axis], ylabel="speedup", xscale="log")
+        _mark_loads(axes, table[axis])
 
     return Panel(f"speedup-{axis}", f"Speedup ({metric}) against {axis}", table, notes, draw)
+
+
+def _mark_loads(axes: Axes, loads: pd.Series) -> None:
+    """Ticks where something was measured, on an axis of powers of two as a rule."""
+    measured = sorted(set(loads))
+    axes.set_xticks(measured, [f"{load:g}" for load in measured])
+    axes.set_xlim(measured[0] / 1.2, measured[-1] * 1.2)
+    axes.minorticks_off()
 
 
 def _crossing_note(points: Points, method: str, axis: str, metric: str) -> str:
@@ -115,6 +124,7 @@ def _goodput(points: Points) -> Panel:
         f"{method}: {_knee_note(part)}"
         for method, part in (table.groupby("method") if rows else ())
     )
+    notes = (*_slo_notes(points), *notes)
 
     def draw(axes: Axes, table: pd.DataFrame) -> None:
         for method, part in table.groupby("method"):
@@ -123,6 +133,16 @@ def _goodput(points: Points) -> Panel:
         axes.set(xlabel="rate [requests/s]", ylabel="SLO goodput [requests/s]")
 
     return Panel("goodput", "SLO goodput against rate", table, notes, draw)
+
+
+def _slo_notes(points: Points) -> list[str]:
+    """What a good request is, once for each SLO that was stated."""
+    stated = [point["figures"]["slo"] or {} for point in points]
+    limits = [
+        ", ".join(f"{name.removesuffix('_ms')} {ms:g} ms" for name, ms in slo.items() if ms)
+        for slo in stated
+    ]
+    return [f"a good request keeps within {text}" for text in dict.fromkeys(limits) if text]
 
 
 def _knee_note(part: pd.DataFrame) -> str:
@@ -153,10 +173,9 @@ def _tail(points: Points, name: str) -> Panel:
 
     def draw(axes: Axes, table: pd.DataFrame) -> None:
         for method, part in table.groupby("method"):
-            (dots,) = axes.plot(part["p50"], part["load"], "o", label=f"{method} p50")
-            tail = part["p99"].astype(float)
-            axes.plot(tail, part["load"], "^", color=dots.get_color(), label=f"{method} p99")
-        axes.set(xlabel="ms")
+            (dots,) = axes.plot(part["p50"], part["load"], "o", label=str(method))
+            axes.plot(part["p99"].astype(float), part["load"], "^", color=dots.get_color())
+        axes.set(xlabel="ms: a dot is the median, a triangle the 99th percentile")
         axes.grid(axis="y")
 
     title = name.removesuffix("_ms").replace("e2e", "end to end")
@@ -173,12 +192,14 @@ def _composition(points: Points) -> Panel:
     table = pd.DataFrame(rows)
 
     def draw(axes: Axes, table: pd.DataFrame) -> None:
-        names = [f"{m}\n{load}" for m, load in zip(table["method"], table["load"], strict=True)]
+        names = [f"{m}, {load}" for m, load in zip(table["method"], table["load"], strict=True)]
         bottom = pd.Series(0.0, index=table.index)
         for phase in table.columns[2:]:
             axes.barh(names, table[phase], left=bottom, label=str(phase))
             bottom += table[phase]
         axes.set(xlabel="share of step time")
+        axes.invert_yaxis()  # in the order of the table
+        axes.margins(y=0.01)
 
     return Panel("composition", "Where the time of a step goes", table, (), draw)
 
