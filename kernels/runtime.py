@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import platform
@@ -14,6 +15,7 @@ import torch
 
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_OMP_PAUSE_SOFT = 1  # of OpenMP 5.0: settings stay
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton reads it at import, so do we
 HAS_TRITON = importlib.util.find_spec("triton") is not None  # there are no wheels outside Linux
 
@@ -67,6 +69,19 @@ def synchronize(device: torch.device) -> None:
     """Wait for queued work, so that a clock read next to it means something."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def release_threads() -> None:
+    """Let OpenMP's workers of the calling thread go; its next product starts new ones.
+
+    Every thread that computes has workers of its own, asleep or not. Once they are more than the
+    cores, libgomp lets none of them spin, and every product waits for one to wake. So call this
+    before another thread takes over. Does nothing where there is no such OpenMP library.
+    """
+    library = ctypes.CDLL(None) if os.name == "posix" else None
+    pause = getattr(library, "omp_pause_resource_all", None)
+    if pause is not None:
+        pause(_OMP_PAUSE_SOFT)
 
 
 def probe() -> Capabilities:

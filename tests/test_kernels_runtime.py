@@ -75,3 +75,18 @@ def test_a_command_that_measures_spins_longer_unless_told_otherwise(asked, expec
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == expected
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads are counted in /proc")
+def test_released_threads_are_gone_and_come_back():
+    """Else the workers of a thread that computes no more hold up those of the one that does."""
+    code = (
+        "import os, time, torch; from kernels import runtime\n"
+        "count = lambda: len(os.listdir('/proc/self/task'))\n"
+        "torch.set_num_threads(2); a = torch.ones(1000, 1000); a @ a\n"
+        "both = count(); runtime.release_threads(); left, until = count(), time.time() + 60\n"
+        "while left == both and time.time() < until: left = count()\n"  # they take a moment to end
+        "print(both - left, float((a @ a)[0, 0]), count() - left)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "1000.0", "1"]

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from kernels.runtime import InputError
+from kernels.runtime import InputError, release_threads
 from lessons.lib.bench.arrivals import ClosedLoop
 from lessons.lib.bench.driver import ServerError
 from lessons.lib.bench.latency import Chunk
@@ -74,6 +75,7 @@ class PeerServer:
         self._peer, self._tokenizer = peer, tokenizer
         self._options, self._setup = options, setup
         self._turn = asyncio.Lock()
+        self._worker = ThreadPoolExecutor(1)  # two would wait for each other's OpenMP workers
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """Chunks as transformers hands them to a streamer; ServerError for what it raises."""
@@ -84,7 +86,7 @@ class PeerServer:
 
         async with self._turn:
             stream = _Stream(tell, loop.time)
-            working = loop.run_in_executor(None, self._generate, request, stream, tell)
+            working = loop.run_in_executor(self._worker, self._generate, request, stream, tell)
             try:
                 while (chunk := await arrived.get()) is not None:
                     yield chunk
@@ -128,6 +130,10 @@ class PeerServer:
             pass
         finally:
             tell(None)
+
+    def close(self) -> None:
+        """End the thread; no request may be under way."""
+        self._worker.shutdown()
 
     async def start_counting(self) -> None:
         """Nothing is counted."""
@@ -208,10 +214,14 @@ class Peers:
             "dtype": str(self._peer.model.dtype).removeprefix("torch."),
             "num_threads": torch.get_num_threads(),
         }
-        server = PeerServer(self._peer, self._tokenizer, self._options[name], setup)
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[PeerServer]:
-            yield server
+            release_threads()  # as before the engine's thread starts
+            server = PeerServer(self._peer, self._tokenizer, self._options[name], setup)
+            try:
+                yield server
+            finally:
+                server.close()
 
         return opened()

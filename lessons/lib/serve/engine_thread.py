@@ -15,7 +15,7 @@ from threading import Thread
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-from kernels.runtime import InputError
+from kernels.runtime import InputError, release_threads
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.registry import TARGET_ONLY, make_proposer
 from lessons.lib.engine import Engine
@@ -141,6 +141,7 @@ class EngineThread:
         self._thread = Thread(target=self._run, name="engine", daemon=True)
 
     def __enter__(self) -> Self:
+        release_threads()  # from here on another thread computes
         self._thread.start()
         return self
 
