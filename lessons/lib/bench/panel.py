@@ -15,7 +15,9 @@ from matplotlib.figure import Figure
 Json = dict[str, Any]
 Points = Sequence[Json]
 
-_COLOURS = cycler(color=colormaps["tab20"].colors)  # a sweep has more methods than the usual ten
+_COLOURS = cycler(
+    color=[colormaps["tab20"](n) for n in range(20)]
+)  # a sweep has more methods than the usual ten
 _LINE_INCHES = 0.2  # of a label
 
 

@@ -207,18 +207,19 @@ class Peers:
 
     def open(self, name: str) -> AbstractAsyncContextManager[PeerServer]:
         """As `open_server` of a sweep."""
-        assert self._peer is not None
+        peer = self._peer
+        assert peer is not None
         setup = {
-            "engine": self._peer.name,
+            "engine": peer.name,
             "is_peer": True,
-            "dtype": str(self._peer.model.dtype).removeprefix("torch."),
+            "dtype": str(peer.model.dtype).removeprefix("torch."),
             "num_threads": torch.get_num_threads(),
         }
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[PeerServer]:
             release_threads()  # as before the engine's thread starts
-            server = PeerServer(self._peer, self._tokenizer, self._options[name], setup)
+            server = PeerServer(peer, self._tokenizer, self._options[name], setup)
             try:
                 yield server
             finally:
