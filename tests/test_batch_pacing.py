@@ -25,8 +25,8 @@ class Noted:
         self.asked.append(batch)
         return self.depths[len(self.asked) % len(self.depths)]
 
-    def observe(self, batch, accepted):
-        self.told.append((batch, accepted))
+    def observe(self, rounds, step_ms):
+        self.told.append((rounds, step_ms))
 
 
 def block_cases(count):
@@ -50,12 +50,14 @@ def test_a_policy_caps_the_depth_of_every_request_and_hears_what_came_of_it():
         rounds = record.rounds.values()
         assert all(r.proposed <= depth for r in rounds)
         if rounds:
-            assert next(told) == (len(rounds), [r.accepted for r in rounds if r.proposed])
+            heard, step_ms = next(told)
+            assert heard == [(r.proposed, r.accepted) for r in rounds]
+            assert step_ms is None if record.prefilled else 0 < step_ms <= record.total_ms
     assert {r.proposed for record in records for r in record.rounds.values()} >= {0, 1, 3}
 
 
 def test_adaptive_depth_changes_no_token_of_any_chain_drafter():
-    rule = DepthRule(num_warm_up=2, interval=2, num_rest=3)
+    rule = DepthRule(num_plain=1, interval=2, num_rest=3)
     policy = AdaptiveDepth({1: (0, 1, 3, 7), 4: (0, 1, 3)}, rule)
     cases = make_cases(6, seed=3, methods=("ngram", "none"))
     outcome, records = run_all(tiny_engine(pacing=Pacing(policy)), cases, every=2)

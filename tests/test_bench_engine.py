@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from batch_kit import tiny_engine, tiny_model
@@ -14,7 +15,7 @@ from engine_models import reference_model, write_folder
 from kernels.runtime import InputError
 from lessons.lib import metrics
 from lessons.lib.bench import cli as bench_cli
-from lessons.lib.bench import engine_server
+from lessons.lib.bench import engine_server, pace
 from lessons.lib.bench.arrivals import ClosedLoop, OpenLoop
 from lessons.lib.bench.audit import audit
 from lessons.lib.bench.driver import drive
@@ -131,7 +132,10 @@ def test_an_adaptive_depth_is_fresh_at_each_point_and_leaves_the_next_alone():
 
 
 def test_a_planner_is_fresh_at_each_point_and_the_text_stays(monkeypatch):
-    """At free rows it verifies whole blocks, where each row costs it verifies fewer."""
+    """At free rows it verifies whole blocks, where each row costs it verifies fewer. Nothing of the
+    random network is accepted, so what would turn its drafting off is left out."""
+    always = SimpleNamespace(depth=lambda _batch: 5, observe=lambda _rounds, _ms: None)
+    monkeypatch.setattr(pace, "AdaptiveDepth", lambda _candidates: always)
     genuine = registry.DRAFTERS["dspark"]
     model = tiny_model()[0]
     net = replace(genuine, load=lambda path, *_: block_net("dspark", model.config))
@@ -143,7 +147,7 @@ def test_a_planner_is_fresh_at_each_point_and_the_text_stays(monkeypatch):
         times = [[1 + row_ms * batch * count for count in range(1, 7)] for batch in (1, 16)]
         profile = {"batches": [1, 16], "tokens": [*range(1, 7)], "times_ms": times}
         open_server = engine_opener(
-            engine, "tiny", [PLAIN, planned], profile | {"beside_ms": {planned.name: 0.1}}
+            engine, "tiny", [PLAIN, planned], profile | {"beside_ms": {planned.name: [0.1, 0.1]}}
         )
 
         async def work():

@@ -14,6 +14,7 @@ from lessons.lib.bench.mixture import RECIPES, draw_requests
 from lessons.lib.bench.run import BASELINE
 from lessons.lib.bench.run_ledger import EngineFacts, Task, make_point
 from lessons.lib.bench.simulate import BatchServer, run_virtual
+from lessons.lib.bench.step_profile import beside_growth
 from lessons.lib.bench.sweep import draw_seed
 from lessons.lib.bench.workload import load_prompts
 from lessons.lib.cost_profile import StepProfile
@@ -155,3 +156,12 @@ def test_what_was_not_measured_is_not_predicted(sweep, gone):
         points[1][gone] = None
     predictor = predict.engine_predictor({"points": points, "profile": profile})
     assert predictor(points[1]) is None
+
+
+def test_what_is_beside_the_forward_grows_as_it_was_measured():
+    profile = {"batches": [1, 4, 8], "beside_ms": {"mtp-4": [10.0, 16.0, 20.0]}}
+    assert beside_growth(profile, "mtp-4", 1, 8) == 2
+    assert beside_growth(profile, "mtp-4", 2, 6) == pytest.approx(18 / 12)
+    assert beside_growth(profile, "mtp-4", 4, 4) == 1
+    for unknown in (profile, {}, None):
+        assert beside_growth(unknown, "dflash-7", 2, 6) == 3

@@ -4,9 +4,15 @@ import pytest
 
 from kernels.runtime import InputError
 from lessons.lib.bench.compare_goals import costliest, goal_rows
-from lessons.lib.bench.compare_plan import STAGES, best_depth, forecast, stage_specs, sweep_specs
+from lessons.lib.bench.compare_plan import (
+    STAGES,
+    best_depth,
+    forecast,
+    stage_specs,
+    step_times,
+    sweep_specs,
+)
 from lessons.lib.bench.compare_report import best_table, paced_table, path_rows, path_table
-from lessons.lib.cost_profile import StepProfile
 
 
 def row(name, kind="json", speedup=1.0, tokens=1.0, times=(0.0, 20.0, 1.0), stage="depths"):
@@ -93,8 +99,10 @@ def test_drafters_are_held_against_the_best_lookup_of_the_kind():
 
 # --- the design ------------------------------------------------------------------------------
 
-FLAT = StepProfile.from_samples({(b, n): 20.0 for b in (1, 8) for n in (1, 17)})
-STEEP = StepProfile.from_samples({(b, n): 20.0 + (b - 1) * n for b in (1, 8) for n in (1, 17)})
+BATCHES, ROWS = (1, 8), (1, 17)
+FLAT = {"batches": BATCHES, "tokens": ROWS, "times_ms": [[20.0, 20.0], [20.0, 20.0]]}
+STEEP = FLAT | {"times_ms": [[20.0 + (b - 1) * n for n in ROWS] for b in BATCHES]}
+UNKNOWN = {"times_ms": None}
 
 
 def swept(shallow, deep):
@@ -112,18 +120,31 @@ def swept(shallow, deep):
 def test_the_depth_is_chosen_for_the_batch():
     """Seven drafts yield more than two, and cost more where the rows of a batch cost something."""
     rows = swept((1.5, [0.8, 0.6]), (1.4, [0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.1]))
-    assert best_depth(rows, "mtp", 1) == 2  # as measured
+    assert best_depth(rows, "mtp", 1, UNKNOWN) == 2  # as measured
     assert best_depth(rows, "mtp", 1, FLAT) == best_depth(rows, "mtp", 8, FLAT) == 7
     assert best_depth(rows, "mtp", 1, STEEP) == 7 and best_depth(rows, "mtp", 8, STEEP) == 2
     with pytest.raises(InputError, match="eagle3: no depth was swept"):
-        best_depth(rows, "eagle3", 1)
+        best_depth(rows, "eagle3", 1, UNKNOWN)
 
 
-def test_a_forecast_shares_the_forward_and_not_the_drafting():
-    drafting = row("mtp-4", tokens=3.0, times=(10.0, 99.0, 1.0))
-    assert forecast(drafting, PLAIN, 1, FLAT) == pytest.approx(3 * 21 / 31)
-    assert forecast(drafting, PLAIN, 8, FLAT) == pytest.approx(3 * (20 + 8) / (20 + 8 * 11))
-    assert forecast(drafting, PLAIN, 1, None) is None
+def test_the_depth_is_chosen_by_what_drafting_takes_in_the_batch():
+    """Dear drafts are not chosen, but where the requests of a batch share them."""
+    rows = swept((1.5, [0.8, 0.6]), (1.4, [0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.1]))
+    for found, draft in zip(rows[1:], (4.0, 14.0), strict=True):
+        found["phase_ms"] |= {"draft": draft}
+    apart = FLAT | {"beside_ms": {"mtp-2": [4.0, 32.0], "mtp-7": [14.0, 112.0]}}
+    together = FLAT | {"beside_ms": {"mtp-2": [4.0, 5.0], "mtp-7": [14.0, 15.0]}}
+    assert best_depth(rows, "mtp", 8, apart) == best_depth(rows, "mtp", 8, FLAT) == 2
+    assert best_depth(rows, "mtp", 8, together) == 7
+
+
+def test_a_forecast_shares_the_forward_and_grows_what_is_beside_it():
+    drafting, times = row("mtp-4", tokens=3.0, times=(10.0, 99.0, 1.0)), step_times(FLAT)
+    both = (drafting, 1), (PLAIN, 1)
+    assert forecast(*both, 1, times) == pytest.approx(3 * 21 / 31)
+    shared = (drafting, 2), (PLAIN, 8)
+    assert forecast(*shared, 8, times) == pytest.approx(3 * (20 + 8) / (20 + 2 * 11))
+    assert forecast(*both, 1, None) is None
 
 
 def test_every_stage_measures_every_method_and_adaptive_modes():
@@ -136,7 +157,7 @@ def test_every_stage_measures_every_method_and_adaptive_modes():
         assert names[0] == "baseline" and {name.split("-")[0] for name in names[1:]} == set(METHODS)
         assert {"ngram-auto", "eagle3-auto", "dspark-7-compact"} <= set(names)
         assert len(set(names)) == len(names)
-        assert "dspark-7-compact" not in [s.name for s in stage_specs(stage, rows, None)]
+        assert "dspark-7-compact" not in [s.name for s in stage_specs(stage, rows, UNKNOWN)]
     assert [stage.batch for stage in STAGES] == [1, 1, 4, 8] and STAGES[1].temperature == 0.8
     assert len(sweep_specs()) == 30
 

@@ -5,6 +5,7 @@ import torch
 
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
+from lessons.lib.draft.lockstep import in_lockstep
 from lessons.lib.sampling import SeededRandom, logits_to_probs
 from tests.batch_kit import (
     assert_expected,
@@ -15,6 +16,7 @@ from tests.batch_kit import (
 )
 from tests.block_kit import (
     BLOCK,
+    FEATURE_LAYERS,
     BlockCase,
     block_embeds,
     block_net,
@@ -69,7 +71,11 @@ def test_memory_counts_weights_and_context():
     weights = sum(p.numel() for p in block_net("dflash", model.config).parameters()) * 4
     assert proposer.memory_bytes == weights
     informed(proposer, model, ids)
-    assert proposer.memory_bytes == weights + 7 * 2 * 2 * 2 * 16 * 4
+    hidden = model.config.hidden_size
+    assert proposer.memory_bytes == weights + 7 * len(FEATURE_LAYERS) * hidden * 4  # they wait
+    proposer.propose(ids, 2)
+    slots = 2 * 7  # doubled, to have room for the block's own behind the context's
+    assert proposer.memory_bytes == weights + slots * 2 * 2 * 2 * 16 * 4
     proposer.forget()
     assert proposer.memory_bytes == weights
 
@@ -115,8 +121,9 @@ def test_the_cached_context_is_what_a_fresh_one_would_be(kind):
             break
         text = [*case.prompt, *case.expected][: case.made.num_cached]
         fresh = net.context(target_features(model, text), torch.arange(len(text)))
+        in_lockstep([case.made._learn()])  # features of the last step may wait
         for cached, expected in zip(case.made._context, fresh, strict=True):
-            torch.testing.assert_close(cached, expected, rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(cached.rows, expected, rtol=1e-3, atol=1e-4)
         checked += 1
     assert engine.take_result(name).token_ids == case.expected and checked > 5
     assert case.made.num_cached == 0
@@ -127,7 +134,7 @@ def test_a_round_takes_one_pass_of_one_block(kind):
     (case,) = block_cases(kind, 1)
     engine, rows = tiny_engine(), []
     name = case.add_to(engine)
-    case.made._net.register_forward_hook(lambda _net, args, _out: rows.append(len(args[0])))
+    case.made._net.norm.register_forward_hook(lambda _net, args, _out: rows.append(len(args[0])))
     while engine.has_work:
         engine.step()
     rounds = engine.take_result(name).rounds

@@ -3,7 +3,7 @@ import torch
 
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
-from lessons.lib.sampling import SeededRandom, logits_to_probs
+from lessons.lib.sampling import SeededRandom, logits_to_probs, most_likely
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.5, -1.0, -4.0], [0.0, 3.0, 3.0, 1.0, -2.0]])
 
@@ -95,3 +95,14 @@ def test_coin_and_draw_at_one_position_are_independent():
 def test_bad_settings_are_named(settings, word):
     with pytest.raises(InputError, match=word):
         SamplingParams(**settings)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("vocab", [1, 5, 97, 4099])
+def test_the_most_likely_token_is_the_first_of_the_best(dtype, vocab):
+    torch.manual_seed(vocab)
+    logits = torch.randint(-3, 4, (40, vocab)).to(dtype)  # full of ties
+    logits[3] = float("-inf")
+    expected = [row.index(max(row)) for row in logits.tolist()]
+    assert most_likely(logits).tolist() == expected
+    assert most_likely(logits[:4, None]).tolist() == [[token] for token in expected[:4]]

@@ -4,8 +4,9 @@ import sys
 
 import kernels
 
-# A command that measures wants the machine for itself.
-if sys.argv[1:2] in (["compare"], ["bench"], ["bench-engine"]):
+# Commands that measure want the machine for themselves.
+MEASURING = {"compare", "compare-all", "compare-trees", "bench", "bench-engine"}
+if MEASURING.intersection(sys.argv[1:2]):
     kernels.take_the_machine()
 
 from lessons.lib.cli import main  # imports torch, which reads the setting

@@ -15,7 +15,7 @@ import torch
 
 from kernels.acceptance import TreeLinks, accept_tree_greedy
 from kernels.runtime import uses_triton
-from lessons.lib.sampling import logits_to_probs
+from lessons.lib.sampling import logits_to_probs, most_likely
 from lessons.lib.tree import DraftTree
 from lessons.lib.tree_verify import TreeVerification, end_walk
 from lessons.lib.turn import Turn
@@ -34,7 +34,7 @@ def accept(
         return accept_together(turns, logits)
     counts = [turn.num_logits for turn in turns]
     is_any_greedy = any(turn.request.sampling.is_greedy for turn in turns)
-    winners = logits.argmax(-1).cpu() if is_any_greedy else logits.new_empty(logits.shape[0])
+    winners = most_likely(logits).cpu() if is_any_greedy else logits.new_empty(logits.shape[0])
     parts = zip(turns, logits.split(counts), winners.split(counts), strict=True)
     return [
         turn.verify(rows, best, verify) if turn.num_logits else None for turn, rows, best in parts
@@ -72,7 +72,7 @@ def _target_tokens(turn: Turn, tree: DraftTree, logits: torch.Tensor) -> torch.T
     """The target's token behind each node [num_nodes] int64."""
     request, logits = turn.request, logits[: tree.num_nodes]
     if request.sampling.is_greedy:
-        return logits.argmax(-1)
+        return most_likely(logits)
     first = len(request.token_ids)
     probs = logits_to_probs(logits, request.sampling)
     return request.random.draw_rows(probs, [first + depth for depth in tree.depths])

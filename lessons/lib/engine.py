@@ -236,8 +236,8 @@ class Engine:
         verified = accept(turns, logits, self._verify)
         clock.lap("accept")
         emitted = self._commit(turns, verified, capture)
-        self.pacing.observe(turns, emitted)
         clock.lap("commit")
+        self.pacing.observe(turns, emitted, sum(clock.ms.values()))
         page_bytes = self.pool.page_size * self.pool.bytes_per_token
         preempted = tuple(self._scheduler.preempted)
         return record_step(turns, emitted, clock, preempted, num_pages, page_bytes, bucket)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from lessons.lib.draft.adaptive import DepthPolicy
 from lessons.lib.draft.dspark_planner import VerifyMode, VerifyPlanner
+from lessons.lib.draft.lockstep import Question, propose_all
+from lessons.lib.draft.proposer import DraftProposal
 from lessons.lib.sequence import Request
 from lessons.lib.turn import Turn
 
@@ -30,24 +32,28 @@ class Pacing:
         depth = None
         if self.depth_policy is not None:
             depth = self.depth_policy.depth(sum(not request.num_prefill for request, _ in work))
-        turns = [Turn.take(request, num_rows, depth) for request, num_rows in work]
+        proposals = drafted([r for r, _ in work if not r.num_prefill], depth)
+        turns = [
+            Turn.chunk(request, num_rows)
+            if request.num_prefill
+            else Turn.round(request, proposals.get(request) or DraftProposal([]))
+            for request, num_rows in work
+        ]
         planner = self.verify_planner
         if planner is None or planner.mode is VerifyMode.STATIC:
             return turns
         return self._shorten(turns, planner)
 
-    def observe(self, turns: Sequence[Turn], emitted: Sequence[int]) -> None:
-        """What each turn emitted; a round's last token is not a draft."""
-        if self.depth_policy is None:
-            return
+    def observe(self, turns: Sequence[Turn], emitted: Sequence[int], step_ms: float) -> None:
+        """What each turn emitted, and the time of the step; a round's last token is no draft."""
         rounds = [
-            (turn.proposal, count)
+            (len(turn.proposal.token_ids), count - 1)
             for turn, count in zip(turns, emitted, strict=True)
             if turn.proposal is not None
         ]
-        if rounds:
-            accepted = [count - 1 for proposal, count in rounds if proposal.token_ids]
-            self.depth_policy.observe(len(rounds), accepted)
+        if self.depth_policy is not None and rounds:
+            is_pure = len(rounds) == len(turns)
+            self.depth_policy.observe(rounds, step_ms if is_pure else None)
 
     def _shorten(self, turns: Sequence[Turn], planner: VerifyPlanner) -> list[Turn]:
         blocks = {
@@ -60,3 +66,19 @@ class Pacing:
             turn if turn.proposal is None else turn.shortened(lengths[turn.request])
             for turn in turns
         ]
+
+
+def drafted(requests: Sequence[Request], max_depth: int | None) -> dict[Request, DraftProposal]:
+    """What the proposers of requests that decode propose, together; at most max_depth drafts each,
+    where that is given, and never more than the request's own depth."""
+    asked: dict[Request, Question] = {}
+    for request in requests:
+        own = request.num_draft_tokens
+        limit = own if max_depth is None else min(own, max_depth)
+        if request.proposer is not None and limit:
+            asked[request] = request.proposer, request.token_ids, limit
+    made = dict(zip(asked, propose_all(list(asked.values())), strict=True))
+    for request, (_, _, limit) in asked.items():
+        count = len(made[request].token_ids)
+        assert count <= limit, f"{count} drafts of {limit}"
+    return made

@@ -31,19 +31,16 @@ class Turn:
     num_logits: int
 
     @classmethod
-    def take(cls, request: Request, num_rows: int, max_depth: int | None = None) -> Turn:
-        """At most num_rows tokens of the prompt, or else a proposal behind the last token, of at
-        most max_depth drafts where that is given."""
-        if request.num_prefill:
-            start = request.kv.length
-            chunk = request.token_ids[start : start + num_rows]
-            ends_prompt = start + num_rows == len(request.token_ids)
-            return cls(request, DraftTree.chain(chunk), None, int(ends_prompt))
-        proposal, limit = DraftProposal([]), request.num_draft_tokens
-        limit = limit if max_depth is None else min(limit, max_depth)
-        if request.proposer is not None and limit:
-            proposal = request.proposer.propose(request.token_ids, limit)
-            assert len(proposal.token_ids) <= limit, f"{len(proposal.token_ids)} drafts of {limit}"
+    def chunk(cls, request: Request, num_rows: int) -> Turn:
+        """The next num_rows tokens of its prompt."""
+        start = request.kv.length
+        chunk = request.token_ids[start : start + num_rows]
+        ends_prompt = start + num_rows == len(request.token_ids)
+        return cls(request, DraftTree.chain(chunk), None, int(ends_prompt))
+
+    @classmethod
+    def round(cls, request: Request, proposal: DraftProposal) -> Turn:
+        """A proposal behind the last token; an empty one where nothing is drafted."""
         tree = proposal.to_tree(request.token_ids[-1])
         return cls(request, tree, proposal, tree.num_nodes)
 

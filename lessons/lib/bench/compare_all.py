@@ -23,6 +23,7 @@ from lessons.lib.bench.compare_plan import (
     held_out_prompts,
     is_tree,
     stage_specs,
+    step_times,
     sweep_specs,
 )
 from lessons.lib.bench.ledger import (
@@ -96,8 +97,7 @@ def _measure_point(
     engine: Engine, ledger: Json, stage: Stage, kind: str, seed: int, progress: bool
 ) -> tuple[Json, list[Row]]:
     started = perf_counter()
-    profile = profile_of(ledger)
-    specs = stage_specs(stage, ledger["results"], profile)
+    specs = stage_specs(stage, ledger["results"], ledger["profile"])
     runs = run_interleaved(
         engine,
         held_out_prompts(kind, stage.batch * stage.num_groups),
@@ -108,7 +108,8 @@ def _measure_point(
         batch=stage.batch,
         pacing=partial(pacing_of, profile=ledger["profile"]),
     )
-    rows = point_rows([result_row(kind, runs, spec) for spec in specs], stage, profile)
+    times = step_times(ledger["profile"])
+    rows = point_rows([result_row(kind, runs, spec) for spec in specs], stage, times)
     point = {
         "stage": stage.name,
         "kind": kind,
@@ -125,7 +126,7 @@ def point_rows(rows: Sequence[Row], stage: Stage, profile: StepProfile | None) -
     plain = next(row for row in rows if row["name"] == BASELINE)
     found = []
     for row in rows:
-        guess = forecast(row, plain, stage.batch, profile)
+        guess = forecast((row, stage.batch), (plain, stage.batch), stage.batch, profile)
         extra: Row = {
             "stage": stage.name,
             "temperature": stage.temperature,
@@ -143,12 +144,6 @@ def point_rows(rows: Sequence[Row], stage: Stage, profile: StepProfile | None) -
             missing |= dict.fromkeys(("forecast_speedup", "forecast_residual"), why)
         found.append(row | extra | {"missing": missing})
     return found
-
-
-def profile_of(ledger: Json) -> StepProfile | None:
-    """The step times of the ledger; None where none could be measured."""
-    profile = ledger["profile"]
-    return StepProfile.from_ledger(profile) if profile["times_ms"] else None
 
 
 def shortened(

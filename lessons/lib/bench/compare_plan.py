@@ -15,6 +15,7 @@ from kernels.runtime import InputError
 from lessons.lib.bench.pace import adaptive_depth
 from lessons.lib.bench.predict import verify_ms
 from lessons.lib.bench.run import BASELINE, MethodSpec
+from lessons.lib.bench.step_profile import beside_growth
 from lessons.lib.bench.workload import Prompt, load_prompts
 from lessons.lib.cost_profile import StepProfile
 from lessons.lib.draft.registry import TARGET_ONLY
@@ -47,8 +48,8 @@ class Stage:
 STAGES = (
     Stage(SWEEP, 0.0, 1, 3, 40),
     Stage("temperature", 0.8, 1, 3, 40),
-    Stage("batch-4", 0.0, 4, 2, 32),
-    Stage("batch-8", 0.0, 8, 2, 32),
+    Stage("batch-4", 0.0, 4, 2, 64),
+    Stage("batch-8", 0.0, 8, 2, 64),
 )
 
 NOT_CROSSED = {
@@ -61,9 +62,11 @@ NOT_CROSSED = {
     "those written by hand; no figure is compared between batches but as a speedup",
 }
 NOTES = {
-    "batch": "requests draft one after another and share the verification: with the batch the "
-    "share of drafting rises and that of verification falls. Times of a round are its share of "
-    "its step, so they are those of one request",
+    "batch": "requests draft together and are verified together: what a network computes row by "
+    "row it computes once for all, attention for each. Times of a round are its share of its step, "
+    "so they are those of one request",
+    "pacing": "a controller or planner goes on from prompt to prompt of a point, as in an engine "
+    "that serves such prompts; it begins each point without any knowledge, and that is included",
     "draft_passes": "rounds counts those with a draft to verify; a planned method also drafts in "
     "rounds that then verify nothing",
     "forecast_speedup": "the cost model with step times measured apart (profile), so that it does "
@@ -82,9 +85,9 @@ def sweep_specs() -> list[MethodSpec]:
     return [MethodSpec(TARGET_ONLY, 0), *fixed, *TREES, *controlled, PLANNED]
 
 
-def stage_specs(stage: Stage, rows: Sequence[Row], profile: StepProfile | None) -> list[MethodSpec]:
+def stage_specs(stage: Stage, rows: Sequence[Row], profile: Json) -> list[MethodSpec]:
     """What a stage measures. rows: the ledger's so far, which must hold the sweep of all kinds that
-    are to be measured. profile: step times; without them nothing can be planned."""
+    are to be measured. profile: as `measure_profile` gives it; without times nothing is planned."""
     specs = sweep_specs()
     if stage.name != SWEEP:
         swept = [row for row in rows if row["stage"] == SWEEP]
@@ -94,24 +97,28 @@ def stage_specs(stage: Stage, rows: Sequence[Row], profile: StepProfile | None) 
         ]
         controlled = [_controlled(method) for method in CONTROLLED]
         specs = [MethodSpec(TARGET_ONLY, 0), *chosen, *controlled, PLANNED]
-    return [spec for spec in specs if profile is not None or not spec.is_planned]
+    return [spec for spec in specs if profile["times_ms"] or not spec.is_planned]
 
 
 def _controlled(method: str) -> MethodSpec:
     return MethodSpec(method, adaptive_depth()[1], is_adaptive=True)
 
 
-def best_depth(
-    rows: Sequence[Row], method: str, batch: int, profile: StepProfile | None = None
-) -> int:
+def best_depth(rows: Sequence[Row], method: str, batch: int, profile: Json) -> int:
     """The swept depth with the highest speedup at this batch, by geometric mean over the kinds: as
-    forecast, or without step times as measured. InputError where nothing was swept."""
+    forecast, or without step times as measured. rows: swept with one request at a time. InputError
+    where nothing was swept."""
     plain = {row["category"]: row for row in rows if row["name"] == BASELINE}
     speedups: dict[int, list[float]] = {}
+    times = step_times(profile)
     for row in rows:
         if row["name"] != f"{method}-{row['depth']}":
             continue  # another method, or one that is paced
-        found = forecast(row, plain[row["category"]], batch, profile)
+        theirs = plain[row["category"]]
+        mine_grown, theirs_grown = (
+            (r, beside_growth(profile, r["name"], 1, batch)) for r in (row, theirs)
+        )
+        found = forecast(mine_grown, theirs_grown, batch, times)
         if found is None and row["speedup"]:
             found = row["speedup"]["median"]
         if found is not None:
@@ -121,15 +128,25 @@ def best_depth(
     return max(speedups, key=lambda depth: statistics.geometric_mean(speedups[depth]))
 
 
-def forecast(row: Row, plain: Row, batch: int, profile: StepProfile | None) -> float | None:
-    """The speedup at a batch by the row's acceptance, and its times to draft and beside the forward
-    for each request; verification by the profile. plain: target-only's row. None without them."""
+def step_times(profile: Json) -> StepProfile | None:
+    """The step times of a profile; None where none could be measured."""
+    return StepProfile.from_ledger(profile) if profile["times_ms"] else None
+
+
+Grown = tuple[Row, float]  # a row, and how often a step of the batch takes what its round takes
+
+
+def forecast(mine: Grown, theirs: Grown, batch: int, profile: StepProfile | None) -> float | None:
+    """The speedup at a batch by a row's acceptance and what its rounds took beside the forward;
+    verification by the profile. Both with their factor: the batch itself, where the row was
+    measured at that batch. theirs: target-only's row. None without times."""
+    (row, growth), (plain, plain_growth) = mine, theirs
     if profile is None or not row["phase_ms"] or not plain["phase_ms"] or is_tree(row):
         return None
     phases, accepted = row["phase_ms"], Acceptance(**row["acceptance"])
-    beside = batch * (phases["draft"] + phases["overhead"])
+    beside = growth * (phases["draft"] + phases["overhead"])
     round_ms = verify_ms(accepted, batch, profile) + beside
-    plain_ms = profile.step_ms(batch, 1) + batch * plain["phase_ms"]["overhead"]
+    plain_ms = profile.step_ms(batch, 1) + plain_growth * plain["phase_ms"]["overhead"]
     return (1 + sum(accepted.survival)) * plain_ms / round_ms
 
 

@@ -58,4 +58,5 @@ def pacing_of(spec: MethodSpec, profile: Json | None) -> Pacing:
         return Pacing()
     if not profile or not profile["times_ms"]:
         raise InputError(f"{spec.name} plans by step times, and here none were measured")
-    return planner_pacing(StepProfile.from_ledger(profile), profile["beside_ms"][spec.name])
+    beside = dict(zip(profile["batches"], profile["beside_ms"][spec.name], strict=True))
+    return planner_pacing(StepProfile.from_ledger(profile), beside, spec.depth)

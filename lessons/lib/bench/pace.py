@@ -1,13 +1,17 @@
 """Pacing as the command line asks for it: an adaptive depth, or DSpark's planner.
 
 What a step costs is measured on the machine and the model that will run it: DSpark's budget is only
-as good as its table.
+as good as its table. DSpark shortens verification and never drafting; whether to draft at all is
+another question, a server's, and is answered here by the controller of the depth, which knows only
+off and the whole block.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from kernels.runtime import InputError
 from lessons.lib.bench.step_times import step_cost
@@ -47,23 +51,45 @@ def planned_verification(
     context = min(256, engine.model.config.max_context // 2)
     times = step_cost(engine.model, (1,), range(1, depth + 2), context)
     profile = StepProfile.from_samples(times)
-    return planner_pacing(profile, beside_ms(engine, make_proposer(), depth), mode)
+    return planner_pacing(profile, {1: beside_ms(engine, make_proposer, depth)}, depth, mode)
 
 
-def planner_pacing(profile: StepProfile, round_beside_ms: float, mode: str = COMPACT) -> Pacing:
+def planner_pacing(
+    profile: StepProfile, beside: Mapping[int, float], depth: int, mode: str = COMPACT
+) -> Pacing:
     """A fresh planner over known times. profile must hold every batch and row count that may come.
 
-    round_beside_ms: of one request alone (`beside_ms`). Requests draft one after another, so a
-    batch takes as often as much.
+    beside: of a step, by batch (`beside_ms`); between two batches on the line through them. In mode
+    compact a controller may turn drafting off for a while; in the others blocks are always drafted.
     """
-    rule = BudgetRule(profile.rows_ms, lambda batch: batch * round_beside_ms)
-    return Pacing(verify_planner=VerifyPlanner(rule, VerifyMode(mode)))
+    batches = sorted(beside)
+    known = [beside[batch] for batch in batches]
+    rule = BudgetRule(profile.rows_ms, lambda batch: float(np.interp(batch, batches, known)))
+    planner = VerifyPlanner(rule, VerifyMode(mode))
+    gate = AdaptiveDepth({1: (0, depth)}) if mode == COMPACT else None
+    return Pacing(gate, planner)
 
 
-def beside_ms(engine: Engine, proposer: Proposer | None, depth: int) -> float:
-    """Median ms that a round of one request takes beside its forward, whatever of the block is
-    verified. Measured on a short text; the engine must have no other work."""
+def beside_ms(
+    engine: Engine, make_proposer: Callable[[], Proposer | None], depth: int, batch: int = 1
+) -> float:
+    """Median ms that a step of `batch` requests takes beside its forward, whatever of the blocks is
+    verified. Measured on short texts; the engine must have no other work."""
     vocab = engine.model.config.vocab_size
-    prompt = [token % vocab for token in range(8)]
-    result = engine.generate(prompt, _PROBE_TOKENS, None, proposer, depth, ignore_eos=True)
-    return statistics.median(r.draft_ms + r.overhead_ms for r in result.rounds)
+    names = [
+        engine.add_request(
+            [(first + token) % vocab for token in range(8)],
+            _PROBE_TOKENS,
+            proposer=make_proposer(),
+            depth=depth,
+            ignore_eos=True,
+        )
+        for first in range(batch)
+    ]
+    steps = []
+    while engine.has_work:
+        steps.append(engine.step())
+    for name in names:
+        engine.take_result(name)
+    full = [step for step in steps if len(step.rounds) == batch and not step.prefilled]
+    return statistics.median(step.total_ms - step.phase_ms["verify"] for step in full)

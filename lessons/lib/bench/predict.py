@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
 from typing import Any
 
@@ -25,6 +25,7 @@ from lessons.lib.bench.run_ledger import (
     load_order,
     point_key,
 )
+from lessons.lib.bench.step_profile import beside_growth
 from lessons.lib.bench.sweep import draw_seed
 from lessons.lib.cost_profile import Floats, StepProfile
 from lessons.lib.metrics import Acceptance
@@ -104,15 +105,16 @@ def predicted_tpot(point: Json, profile: Json) -> float | None:
 
 
 def run_law(point: Json, profile: Json) -> RunLaw:
-    """The model's figures for a run. Requests draft one after another, so what a step takes beside
-    its forward goes by their number."""
+    """The model's figures for a run. What a step takes beside its forward is the run's own at the
+    mean number of its requests; how it grows with them is the profile's."""
     own, accepted = point["round_ms"], Acceptance(**point["acceptance"])
     steps = StepProfile.from_ledger(profile)
-    beside = (own["draft"] + own["accept"] + own["commit"] + own["rest"]) / own["requests"]
+    beside = own["draft"] + own["accept"] + own["commit"] + own["rest"]
+    growth = partial(beside_growth, profile, point["method"], own["requests"])
 
     @cache
     def round_ms(batch: int) -> float:
-        return verify_ms(accepted, batch, steps) + batch * beside
+        return verify_ms(accepted, batch, steps) + beside * growth(batch)
 
     def rows_ms(rows: float) -> float:
         """A forward of so many rows of one request; behind the last measured one as before it."""

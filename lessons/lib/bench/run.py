@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
@@ -136,8 +136,8 @@ def run_interleaved(
     """Every prompt by every method, `repeats` times over, after one short untimed turn each.
 
     weights: by method, what it reads instead of its shipped ones. batch: prompts of a kind that are
-    decoded at a time; those that fill no batch are left out. pacing: of adaptive and planned
-    methods, asked before each run.
+    decoded at a time; those that fill no batch are left out. pacing: a fresh one for an adaptive or
+    planned method; it goes on from prompt to prompt of a kind, as in an engine that serves such.
     """
     groups = _groups(prompts, batch)
     if not groups or repeats < 1:
@@ -145,9 +145,10 @@ def run_interleaved(
             "nothing to measure: give at least one prompt and one repeat, and no fewer prompts of "
             f"a kind than the batch of {batch}"
         )
-    turner = _Turner(engine, sampling, weights or {}, pacing)
     for spec in specs:
-        turner.run(groups[0], spec, 0, _WARM_UP_TOKENS)
+        warm_up = _Turner(engine, sampling, weights or {}, pacing)
+        warm_up.run(groups[0], spec, 0, _WARM_UP_TOKENS)
+    turner = _Turner(engine, sampling, weights or {}, pacing)
     turns = list(_turns(groups, specs, repeats))
     return [
         turner.run(group, spec, repeat, max_new_tokens)
@@ -184,6 +185,7 @@ class _Turner:
     sampling: SamplingParams | None
     weights: Mapping[str, Path]
     pacing: Callable[[MethodSpec], Pacing]
+    paced: dict[tuple[MethodSpec, str], Pacing] = field(default_factory=dict)
 
     def proposer(self, spec: MethodSpec) -> Proposer | None:
         path, engine = self.weights.get(spec.method), self.engine
@@ -194,7 +196,10 @@ class _Turner:
     ) -> Run:
         engine, pacing = self.engine, self.engine.pacing
         if spec.is_adaptive or spec.is_planned:
-            engine.pacing = self.pacing(spec)  # fresh: a text is paced by itself
+            mine = spec, group[0].kind
+            if mine not in self.paced:
+                self.paced[mine] = self.pacing(spec)
+            engine.pacing = self.paced[mine]
         texts = [prompt.token_ids(engine.tokenizer) for prompt in group]
         proposers = [self.proposer(spec) for _ in group]
         try:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
+
+import numpy as np
+from tqdm import tqdm
 
 from lessons.lib.bench.pace import beside_ms
 from lessons.lib.bench.run import MethodSpec
 from lessons.lib.bench.step_times import step_cost, step_times
+from lessons.lib.draft.proposer import Proposer
 from lessons.lib.draft.registry import make_proposer
 from lessons.lib.engine import Engine
 
@@ -22,7 +27,8 @@ Json = dict[str, Any]
 
 def measure_profile(engine: Engine, batches: Sequence[int], specs: Sequence[MethodSpec]) -> Json:
     """Step times as plain data: `times_ms` of rounds on a grid of batches and tokens, `chunk_ms` of
-    chunks of a prompt by rows, and for planned methods `beside_ms` of a round of one request.
+    chunks of a prompt by rows, and `beside_ms`, what a step takes beside its forward, by method and
+    batch, at a method's full depth.
 
     On a card null with a reason: the sweep runs graphs and this measures eager steps.
     """
@@ -44,9 +50,23 @@ def measure_profile(engine: Engine, batches: Sequence[int], specs: Sequence[Meth
         "chunk_rows": chunks,
         "chunk_ms": [statistics.median(alone[rows]) for rows in chunks],
         "beside_ms": {
-            spec.name: beside_ms(engine, make_proposer(spec.method, engine.model), spec.depth)
-            for spec in specs
-            if spec.is_planned
+            spec.name: [beside_ms(engine, maker(engine, spec), spec.depth, b) for b in grid]
+            for spec in tqdm(specs, desc="drafting", unit="method", disable=None)
         },
         "missing": {},
     }
+
+
+def maker(engine: Engine, spec: MethodSpec) -> Callable[[], Proposer | None]:
+    """Makes greedy proposers of a method."""
+    return partial(make_proposer, spec.method, engine.model, None, None, engine.tokenizer)
+
+
+def beside_growth(profile: Json | None, name: str, before: float, batch: float) -> float:
+    """How often a step of `batch` requests takes what one of `before` takes beside its forward.
+    Requests draft together, so less than in proportion; in proportion where it was not measured."""
+    known = ((profile or {}).get("beside_ms") or {}).get(name)
+    if profile is None or known is None:
+        return batch / before
+    old, new = np.interp([before, batch], profile["batches"], known)
+    return float(new / old) if old > 0 else batch / before

@@ -1,21 +1,32 @@
-"""How deep to draft: a controller that looks back at what was accepted, for chains of any drafter.
+"""How deep to draft: a controller that looks back, for chains of any drafter.
 
 Not to be confused with DSpark, which looks ahead: it drafts whole blocks and asks of each draft how
-likely it is to survive. This one knows a moving average of accepted drafts and nothing of the next
-block; in return it asks nothing of the drafter, and it saves the drafting too.
-Rule and defaults in the style of SGLang's `--speculative-adaptive`.
+likely it is to survive. This one knows what was accepted lately and what steps took, and nothing of
+the next block; in return it asks nothing of the drafter, and it saves the drafting too.
+
+In the style of SGLang's `--speculative-adaptive`: a moving average of accepted drafts, candidate
+depths by batch size, hysteresis, decisions at intervals. One thing differs. SGLang goes up and down
+at fixed numbers of accepted drafts, whatever drafting costs; where a draft costs much, as on a CPU,
+that drafts at a loss. Here a depth is worth its tokens per millisecond, by the clock of the engine.
 """
 
 from __future__ import annotations
 
 import statistics
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from kernels.runtime import InputError
 
-DEFAULT_CANDIDATES: dict[int, tuple[int, ...]] = {1: (1, 3, 7), 8: (0, 1, 3), 32: (0, 1), 64: (0,)}
+DEFAULT_CANDIDATES: dict[int, tuple[int, ...]] = {
+    1: (0, 1, 3, 7),
+    8: (0, 1, 3),
+    32: (0, 1),
+    64: (0,),
+}
+Outcome = tuple[int, int]  # of one request's round: drafts that were verified, those accepted
 
 
 class DepthPolicy(Protocol):
@@ -25,8 +36,9 @@ class DepthPolicy(Protocol):
         """Most drafts of each request in a step in which `batch` requests decode."""
         ...
 
-    def observe(self, batch: int, accepted: Sequence[int]) -> None:
-        """What came of that step: accepted drafts of each request that had any."""
+    def observe(self, rounds: Sequence[Outcome], step_ms: float | None) -> None:
+        """What came of that step: the round of each request that decoded, and how long all of it
+        took; None where prompts were computed beside."""
         ...
 
 
@@ -34,95 +46,185 @@ class DepthPolicy(Protocol):
 class DepthRule:
     """The constants of the controller.
 
-    weight           of the newest step in the moving average
-    num_warm_up      steps before the first decision
-    interval         steps between decisions
-    up_hysteresis, down_hysteresis   are added to the thresholds, in drafts: a negative one for
-                     going down leaves a gap between the two in which nothing changes
-    num_rest         steps at depth 0 before the next candidate is tried for an interval; SGLang
-                     rests for one interval, which spends half the time on a drafter that fails
+    weight     of the newest step in the moving averages
+    interval   rounds between decisions, of all requests; also those of a trial
+    min_steps  of an interval, however many requests there are: times need more than one step
+    margin     a depth is left for another one that is better by this share
+    window     of each depth the last so many steps, whose median is what it takes
+    num_plain  steps without drafts at the start, which tell what drafting has to beat
+    num_rest   steps without drafts before the smallest depth is tried again. Doubled after every
+               trial that fails, up to max_rest, so that a drafter that never pays costs next to
+               nothing. While drafts pay, one step without them in num_rest keeps its time known
     """
 
     weight: float = 0.2
-    num_warm_up: int = 10
-    interval: int = 5
-    up_hysteresis: float = 0.0
-    down_hysteresis: float = -0.25
+    interval: int = 4
+    min_steps: int = 3
+    margin: float = 0.03
+    window: int = 5
+    num_plain: int = 2
     num_rest: int = 50
+    max_rest: int = 800
 
     def __post_init__(self) -> None:
         if not 0 < self.weight <= 1:
             raise InputError(f"adaptive weight must be above 0 and at most 1, got {self.weight}")
-        if self.num_warm_up < 0 or self.interval < 1 or self.num_rest < 1:
+        counts = (
+            *(self.interval, self.min_steps, self.window),
+            *(self.num_plain, self.num_rest, self.max_rest),
+        )
+        if min(counts) < 1 or self.margin < 0:
             raise InputError(
-                "adaptive depth: num_warm_up must be 0 or more, interval and num_rest 1 or more, "
-                f"got {self.num_warm_up}, {self.interval} and {self.num_rest}"
-            )
-        if self.down_hysteresis > self.up_hysteresis:
-            raise InputError(
-                f"down_hysteresis {self.down_hysteresis} is above up_hysteresis "
-                f"{self.up_hysteresis}: the depth would go up and down at once"
+                "adaptive depth: interval, min_steps, window, num_plain, num_rest and max_rest "
+                f"must be 1 or more and margin 0 or more, got {counts} and {self.margin}"
             )
 
-    def up_threshold(self, depth: int) -> float:
-        """Average above which a candidate deeper than `depth` is taken: nearly all is accepted."""
-        return depth - 0.5 + self.up_hysteresis
 
-    def down_threshold(self, shallower: int) -> float:
-        """Average at or below which the candidate `shallower` loses next to nothing."""
-        return (shallower - 0.5 if shallower else 0.5) + self.down_hysteresis
+@dataclass
+class Averages:
+    """Of the drafts of late, per round that had any, but `gained`, which is per round of any kind.
+
+    accepted, rejected: drafts the target agreed with, and rounds that ended at one it did not.
+    The first steps count alike; from then on the newest with its weight.
+    """
+
+    weight: float
+    accepted: float = 0.0
+    rejected: float = 0.0
+    gained: float = 0.0
+    num_steps: int = 0  # since `start`
+
+    def start(self) -> None:
+        """Forget: what was accepted is old news."""
+        self.num_steps = 0
+
+    def add(self, rounds: Sequence[Outcome]) -> None:
+        """Count a step in which drafting was allowed."""
+        self.num_steps += 1
+        self._move("gained", statistics.fmean(accepted for _, accepted in rounds))
+        drafted = [outcome for outcome in rounds if outcome[0]]
+        if drafted:
+            self._move("accepted", statistics.fmean(accepted for _, accepted in drafted))
+            self._move("rejected", statistics.fmean(a < n for n, a in drafted))
+
+    def _move(self, name: str, newest: float) -> None:
+        old = getattr(self, name)
+        setattr(self, name, old + max(self.weight, 1 / self.num_steps) * (newest - old))
+
+    @property
+    def rate(self) -> float:
+        """Chance of a draft to be accepted if those before it were: accepted ones among those that
+        were judged, and one of each kind beside, so that few steps make no certainty."""
+        beside = max(self.weight, 1 / self.num_steps) if self.num_steps else 1.0
+        return (self.accepted + beside) / (self.accepted + self.rejected + 2 * beside)
+
+    def gain(self, depth: int, now: int) -> float:
+        """Drafts accepted per round at a depth, where `gained` is what depth `now` brings: every
+        draft with the same chance, given those before it."""
+        reach = [sum(self.rate**k for k in range(1, d + 1)) for d in (depth, now)]
+        return self.gained * reach[0] / reach[1] if reach[1] else 0.0
+
+
+class StepTimes:
+    """Milliseconds of a step by depth, as the engine's clock tells them."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._ms: dict[int, deque[float]] = {}
+
+    def add(self, depth: int, ms: float) -> None:
+        """One more step."""
+        self._ms.setdefault(depth, deque(maxlen=self._window)).append(ms)
+
+    def ms(self, depth: int) -> float | None:
+        """What a step takes. A depth that was never run lies on the line through its nearest two
+        that were; None where there are no two."""
+        known = {d: statistics.median(times) for d, times in self._ms.items()}
+        if depth in known:
+            return known[depth]
+        if len(known) < 2:
+            return None
+        nearest, second = sorted(known, key=lambda d: abs(d - depth))[:2]
+        slope = max((known[second] - known[nearest]) / (second - nearest), 0.0)
+        return known[nearest] + slope * (depth - nearest)
 
 
 @dataclass
 class DepthController:
-    """The depth of one class of batch sizes. It owns the average; candidates ascend."""
+    """The depth of one class of batch sizes. It owns averages and times; candidates ascend.
+
+    It begins without drafts, tries the smallest depth for an interval, and goes on from there.
+    """
 
     candidates: Sequence[int]
     rule: DepthRule
-    _index: int = field(init=False)
-    _num_steps: int = field(init=False, default=0)  # since the warm-up began or the last decision
+    batch: int = 1  # requests of a step, about
+    averages: Averages = field(init=False)
+    times: StepTimes = field(init=False)
+    depth: int = field(init=False)  # in force for the next step
 
     def __post_init__(self) -> None:
-        self._index = len(self.candidates) // 2
-        self.average = max(self.depth - 1.0, 0.0)  # neutral: it neither rises nor falls by itself
-        self._wait = self.rule.num_warm_up + self.rule.interval
+        self.averages, self.times = Averages(self.rule.weight), StepTimes(self.rule.window)
+        self._chosen = self.depth = self.candidates[0]
+        self._interval = max(self.rule.min_steps, self.rule.interval // self.batch)
+        self._wait = self.rule.num_plain if self.depth == 0 else self._interval
+        self._rest = self.rule.num_rest  # the next one, if the trial fails
+        self._is_trial = False
+        self._num_drafted = 0  # steps since the last one without drafts
 
-    @property
-    def depth(self) -> int:
-        """The candidate in force."""
-        return self.candidates[self._index]
-
-    def observe(self, accepted: Sequence[int]) -> None:
-        """Accepted drafts of each request of a step at this depth; decides when it is time."""
+    def observe(self, rounds: Sequence[Outcome], step_ms: float | None) -> None:
+        """A step at this depth; decides when it is time."""
+        if step_ms is not None:
+            self.times.add(self.depth, step_ms)
         if self.depth:
-            if not accepted:
-                return  # nobody found anything to draft: no news, and no cost either
-            newest = statistics.fmean(accepted)
-            self.average += self.rule.weight * (newest - self.average)
-        self._num_steps += 1
-        if self._num_steps >= self._wait:
-            self._num_steps = 0
+            self.averages.add(rounds)
+            self._num_drafted += 1
+        else:
+            self._num_drafted = 0
+            if self._chosen:  # it was there to be timed
+                self.depth = self._chosen
+                return
+        self._wait -= 1
+        if self._wait <= 0:
             self._decide()
-            self._wait = self.rule.interval if self.depth else self.rule.num_rest
+        is_due = self._chosen and 0 in self.candidates and self._num_drafted >= self.rule.num_rest
+        self.depth = 0 if is_due else self._chosen
+
+    def value(self, depth: int) -> float:
+        """Tokens per millisecond of a request, as far as is known; 0 where nothing is."""
+        ms = self.times.ms(depth)
+        gain = self.averages.gain(depth, self._chosen) if depth else 0.0
+        return (1 + gain) / ms if ms else 0.0
 
     def _decide(self) -> None:
-        last = len(self.candidates) - 1
-        if self.depth == 0:
-            self._index = min(self._index + 1, last)  # the average is old news: try
+        if self._chosen == 0:
+            if len(self.candidates) > 1:
+                self._choose(self.candidates[1])
+                self._is_trial = True
+                self.averages.start()
             return
-        before = self._index
-        while self._index and self.average <= self.rule.down_threshold(
-            self.candidates[self._index - 1]
-        ):
-            self._index -= 1
-        if self._index < before:
-            return
-        while self._index < last and self.average > self.rule.up_threshold(self.depth):
-            self._index += 1
+        best = max(self.candidates, key=self.value)
+        now = self.value(self._chosen)
+        is_lost = 0 in self.candidates and now <= self.value(0)
+        if is_lost or self.value(best) > (1 + self.rule.margin) * now:
+            self._choose(best)
+        else:
+            self._choose(self._chosen)
+        if self._chosen == 0:
+            self._wait = self._rest
+            if self._is_trial:
+                self._rest = min(2 * self._rest, self.rule.max_rest)
+        else:
+            self._rest = self.rule.num_rest
+        self._is_trial = False
+
+    def _choose(self, depth: int) -> None:
+        self.averages.gained = self.averages.gain(depth, self._chosen) if self._chosen else 0.0
+        self._chosen, self._wait = depth, self._interval
 
 
 class AdaptiveDepth:
-    """A DepthPolicy: one controller for each class of batch sizes.
+    """A DepthPolicy: one controller for each class of batch sizes, up to each power of two.
 
     Large batches have their own candidates because there a row costs as much as it yields.
     """
@@ -141,21 +243,25 @@ class AdaptiveDepth:
                     f"adaptive depth: batch {batch} has candidates {list(depths)}; give at least "
                     "one depth of 0 or more, for a batch of 1 or more"
                 )
-        rule = rule or DepthRule()
-        self._controllers = {
-            batch: DepthController(sorted(set(depths)), rule)
-            for batch, depths in candidates.items()
-        }
+        self._rule = rule or DepthRule()
+        self._candidates = {batch: sorted(set(depths)) for batch, depths in candidates.items()}
+        self._controllers: dict[int, DepthController] = {}
 
     def depth(self, batch: int) -> int:
         """The depth in force for steps of this size."""
         return self._controller(batch).depth
 
-    def observe(self, batch: int, accepted: Sequence[int]) -> None:
-        """Count what the step accepted for its class of batch sizes."""
-        self._controller(batch).observe(accepted)
+    def observe(self, rounds: Sequence[Outcome], step_ms: float | None) -> None:
+        """Count the step for its class of batch sizes."""
+        self._controller(len(rounds)).observe(rounds, step_ms)
 
     def _controller(self, batch: int) -> DepthController:
-        """Of the nearest size; between two of them the larger, whose depths are the cautious."""
-        nearest = min(self._controllers, key=lambda size: (abs(size - batch), -size))
-        return self._controllers[nearest]
+        size = 1 << max(batch - 1, 0).bit_length()  # of the class: 1, 2, 4, 8, ...
+        if size not in self._controllers:
+            depths = self._candidates[self._nearest(size)]
+            self._controllers[size] = DepthController(depths, self._rule, size)
+        return self._controllers[size]
+
+    def _nearest(self, batch: int) -> int:
+        """Between two of them the larger, whose depths are the cautious."""
+        return min(self._candidates, key=lambda size: (abs(size - batch), -size))

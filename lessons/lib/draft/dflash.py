@@ -10,15 +10,16 @@ import torch
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.checkpoints import is_published, load_as
-from lessons.lib.draft.decoder import KeyValue
 from lessons.lib.draft.dflash_net import DFlashConfig, DFlashNet
+from lessons.lib.draft.draft_kv import DraftKV
+from lessons.lib.draft.lockstep import Drafting, SharedProposer, Steps, by_row
 from lessons.lib.draft.net_file import load_weights, read_config, save_net
 from lessons.lib.draft.proposer import DraftProposal
 from lessons.lib.model.llama import LlamaModel
-from lessons.lib.sampling import SeededRandom, logits_to_probs
+from lessons.lib.sampling import SeededRandom, logits_to_probs, most_likely
 
 
-class DFlashProposer:
+class DFlashProposer(SharedProposer):
     """Owns the context keys and values of one request; the network is shared.
 
     The cache holds keys and values of target features of committed positions and nothing else.
@@ -37,7 +38,7 @@ class DFlashProposer:
         self._target = target
         self._sampling = sampling or SamplingParams()
         self._random = SeededRandom(self._sampling.seed, is_draft=True)
-        self._context: list[KeyValue] = []
+        self._context: list[DraftKV] = []
         self.num_passes = 0  # of the network, since the request began
         self.forget()
 
@@ -48,36 +49,33 @@ class DFlashProposer:
 
     @property
     def memory_bytes(self) -> int:
-        """Weights of the network and the context's keys and values."""
-        held = [*self._net.parameters(), *(part for pair in self._context for part in pair)]
-        return sum(tensor.nbytes for tensor in held)
+        """Weights of the network, the context's keys and values, and features that wait."""
+        held = [*self._net.parameters(), *(features for features, _ in self._waiting)]
+        return sum(tensor.nbytes for tensor in held) + sum(kv.num_bytes for kv in self._context)
 
     @property
     def num_cached(self) -> int:
-        """Committed positions whose keys and values are cached: all but the anchor's."""
-        return self._context[0][0].shape[0]
+        """Committed positions that the next block can look at: all but the anchor's."""
+        return self._context[0].length + sum(len(features) for features, _ in self._waiting)
 
-    @torch.inference_mode()
     def observe_features(
         self, start: int, features: torch.Tensor, next_token_ids: Sequence[int]
     ) -> None:
-        """Add keys and values of the positions from `start` on; what was known there is void."""
+        """Keep them for the next block; what was known of the positions from `start` on is void."""
         if start > self.num_cached:
             raise InputError(f"features of position {start} came before {self.num_cached}")
+        if start < self.num_cached:
+            self._keep(start)
         positions = torch.arange(start, start + len(features), device=features.device)
-        new = self._net.context(features, positions)
-        self._context = [
-            (torch.cat((key[:start], new_key)), torch.cat((value[:start], new_value)))
-            for (key, value), (new_key, new_value) in zip(self._context, new, strict=True)
-        ]
+        self._waiting.append((features, positions))
 
-    @torch.inference_mode()
-    def propose(self, context_ids: Sequence[int], num_draft_tokens: int) -> DraftProposal:
+    def drafting(self, context_ids: Sequence[int], num_draft_tokens: int) -> Drafting:
         """Fill a whole block in one pass and propose the first of it."""
-        hidden = self._draft_rows(context_ids, num_draft_tokens)
-        logits = self._net.to_target_vocabulary(self._net.base_logits(hidden, self._target))
+        hidden = yield from self._draft_rows(context_ids, num_draft_tokens)
+        logits = yield by_row(self._net.base_logits, hidden, settings=(self._target,))
+        logits = self._net.to_target_vocabulary(logits)
         if self._sampling.is_greedy:
-            return DraftProposal(logits.argmax(-1).tolist())
+            return DraftProposal(most_likely(logits).tolist())
         probs = logits_to_probs(logits, self._sampling)
         drawn = [
             self._random.draw(law, position)
@@ -91,10 +89,30 @@ class DFlashProposer:
     def forget(self) -> None:
         """Drop the cache."""
         body, like = self._net.config.body, self._net.norm.weight  # no matrix: those may be packed
-        empty = like.new_empty(0, body.num_kv_heads, body.head_dim)
-        self._context = [(empty, empty)] * body.num_layers
+        sizes = body.num_kv_heads, body.head_dim
+        self._context = [DraftKV(*sizes, like) for _ in range(body.num_layers)]
+        self._waiting: list[tuple[torch.Tensor, torch.Tensor]] = []  # features, their positions
 
-    def _draft_rows(self, context_ids: Sequence[int], count: int) -> torch.Tensor:
+    def _keep(self, count: int) -> None:
+        """Know the first `count` positions and no more."""
+        held = [part for part in self._waiting if int(part[1][0]) < count]
+        self._waiting = [
+            (features[: count - int(positions[0])], positions[: count - int(positions[0])])
+            for features, positions in held
+        ]
+        for kv in self._context:
+            kv.truncate(min(count, kv.length))
+
+    def _learn(self) -> Steps[None]:
+        """Make keys and values of the features that wait."""
+        if self._waiting:
+            features, positions = (torch.cat(parts) for parts in zip(*self._waiting, strict=True))
+            made = yield by_row(self._net.context, features, positions)
+            for kv, key_value in zip(self._context, made, strict=True):
+                kv.append(*key_value)
+            self._waiting = []
+
+    def _draft_rows(self, context_ids: Sequence[int], count: int) -> Steps[torch.Tensor]:
         """The pass: the anchor and masks at their places in the text -> the rows that predict the
         first `count` drafts [<= count, hidden]. Often the anchor only looks: then its own row
         predicts nothing."""
@@ -110,7 +128,9 @@ class DFlashProposer:
         embeds = self._net.embed(token_ids, self._target)
         positions = torch.arange(anchor, anchor + num_rows, device=self._target.device)
         self.num_passes += 1
-        return self._net(embeds, positions, self._context)[first : first + count]
+        yield from self._learn()
+        rows = yield from self._net.block_steps(embeds, positions, self._context)
+        return rows[first : first + count]
 
 
 def save_dflash(net: DFlashNet, path: Path, dtype: torch.dtype = torch.bfloat16) -> None:

@@ -21,7 +21,9 @@ from kernels.linear import linear
 from kernels.runtime import InputError
 from lessons.lib.config import ModelConfig
 from lessons.lib.draft.decoder import DecoderLayer, KeyValue, Rope, attend, check_shared
+from lessons.lib.draft.draft_kv import DraftKV
 from lessons.lib.draft.draft_vocab import check_d2t, target_ids
+from lessons.lib.draft.lockstep import Steps, by_row
 from lessons.lib.model.features import check_layer_ids
 from lessons.lib.model.llama import LlamaModel
 
@@ -85,6 +87,14 @@ class DFlashConfig:
 
 
 class _Layer(DecoderLayer):
+    def project(
+        self, rows: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Query, key and value of the block's rows [..., n, hidden]."""
+        normed = self.input_layernorm(rows)
+        key, value = self.self_attn.key_value(normed, cos, sin)
+        return self.self_attn.query(normed, cos, sin), key, value
+
     def forward(
         self,
         rows: torch.Tensor,
@@ -93,9 +103,7 @@ class _Layer(DecoderLayer):
         sin: torch.Tensor,
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
-        normed = self.input_layernorm(rows)
-        query = self.self_attn.query(normed, cos, sin)
-        block = self.self_attn.key_value(normed, cos, sin)
+        query, *block = self.project(rows, cos, sin)
         key, value = (torch.cat(pair, -3) for pair in zip(context, block, strict=True))
         return self.finish(rows, attend(query, key, value, mask))
 
@@ -181,3 +189,20 @@ class DFlashNet(nn.Module):
         for layer, key_value in zip(self.layers, context, strict=True):
             rows = layer(rows, key_value, *turn, mask)
         return self.norm(rows)
+
+    def block_steps(
+        self, embeds: torch.Tensor, positions: torch.Tensor, context: Sequence[DraftKV]
+    ) -> Steps[torch.Tensor]:
+        """`forward` over one block in steps that can be shared, on keys and values that are kept.
+
+        The block's own are behind the context's while its rows look at them, and then dropped.
+        """
+        rows, turn = embeds, self.rope(positions)
+        for module, kv in zip(self.layers, context, strict=True):
+            layer, known = cast(_Layer, module), kv.length
+            query, key, value = yield by_row(layer.project, rows, *turn)
+            kv.append(key, value)
+            mixed = kv.attend(query, None, query.shape[-1] ** -0.5)
+            kv.truncate(known)
+            rows = yield by_row(layer.finish, rows, mixed)
+        return (yield by_row(self.norm, rows))

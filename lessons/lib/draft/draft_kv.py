@@ -1,4 +1,4 @@
-"""Keys and values of a one-layer drafter: dense, one request's, never shared."""
+"""Keys and values of a layer of a drafter: dense, one request's, never shared."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ class DraftKV:
         """Bytes of both buffers."""
         return 2 * self._keys.numel() * self._keys.element_size()
 
+    @property
+    def rows(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values [length, kv_heads, head_dim], for reading until the next change."""
+        return self._keys[: self.length], self._values[: self.length]
+
     def append(self, key: torch.Tensor, value: torch.Tensor) -> None:
         """Rows [n, kv_heads, head_dim] behind the present ones; the buffers double when full."""
         end = self.length + len(key)
@@ -38,8 +43,7 @@ class DraftKV:
     def attend(self, query: torch.Tensor, mask: torch.Tensor | None, scale: float) -> torch.Tensor:
         """query [n, heads, head_dim], mask [n, length] bool of what each row sees, None for all
         -> [n, heads * head_dim]."""
-        keys, values = self._keys[: self.length], self._values[: self.length]
-        parts = [part.transpose(0, 1)[None] for part in (query, keys, values)]
+        parts = [part.transpose(0, 1)[None] for part in (query, *self.rows)]
         mixed = F.scaled_dot_product_attention(
             parts[0], parts[1], parts[2], attn_mask=mask, scale=scale, enable_gqa=True
         )

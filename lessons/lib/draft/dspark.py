@@ -15,6 +15,7 @@ from lessons.lib.config import SamplingParams
 from lessons.lib.draft.checkpoints import is_published, load_as
 from lessons.lib.draft.dflash import DFlashProposer
 from lessons.lib.draft.dspark_net import DSparkConfig, DSparkNet
+from lessons.lib.draft.lockstep import Drafting, by_row
 from lessons.lib.draft.net_file import load_weights, read_config, save_net
 from lessons.lib.draft.proposer import DraftProposal
 from lessons.lib.model.llama import LlamaModel
@@ -38,28 +39,28 @@ class DSparkProposer(DFlashProposer):
         super().__init__(net, target, sampling)
         self._num_drawn = 0
 
-    @torch.inference_mode()
-    def propose(self, context_ids: Sequence[int], num_draft_tokens: int) -> DraftProposal:
+    def drafting(self, context_ids: Sequence[int], num_draft_tokens: int) -> Drafting:
         """One pass, then draft by draft: correct the row's logits by the draft before, draw.
 
         The proposal carries the confidence of each draft, which was settled before it was drawn;
         none where the network has no confidence head.
         """
         net, config = self._net, self._net.config
-        hidden = self._draft_rows(context_ids, num_draft_tokens)
-        base = net.base_logits(hidden, self._target)
+        hidden = yield from self._draft_rows(context_ids, num_draft_tokens)
+        base = yield by_row(net.base_logits, hidden, settings=(self._target,))
         temperatures = config.temperatures or (1.0,) * config.num_drafts
         token_ids: list[int] = []
         laws: list[torch.Tensor] = []
         confidences: list[float] = []
         state = None
-        for row, logits, temperature in zip(hidden, base, temperatures, strict=False):
-            previous = torch.tensor([context_ids[-1], *token_ids][-1], device=row.device)
-            bias, state = net.markov_head(row, previous, state)
-            doubt = net.doubt(row, previous)
+        for index, temperature in zip(range(len(hidden)), temperatures, strict=False):
+            row, previous = hidden[index, None], [context_ids[-1], *token_ids][-1:]
+            inputs = row, torch.tensor(previous, device=row.device), state
+            bias, state, doubt = yield by_row(net.heads, *inputs)
             if doubt is not None:
                 confidences.append(float((doubt.float() / temperature).sigmoid()))
-            laws.append(logits_to_probs(net.to_target_vocabulary(logits + bias), self._sampling))
+            logits = net.to_target_vocabulary(base[index] + bias[0])
+            laws.append(logits_to_probs(logits, self._sampling))
             token_ids.append(self._pick(laws[-1]))
         probs = None if self._sampling.is_greedy else torch.stack(laws)
         has_confidence = config.enable_confidence_head

@@ -15,7 +15,12 @@ from torch import nn
 
 from kernels.runtime import InputError
 from lessons.lib.draft.dflash_net import DFlashConfig, DFlashNet
-from lessons.lib.draft.markov_head import MARKOV_HEADS, VanillaMarkovHead, check_markov_head
+from lessons.lib.draft.markov_head import (
+    MARKOV_HEADS,
+    MarkovState,
+    VanillaMarkovHead,
+    check_markov_head,
+)
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,14 @@ class DSparkNet(DFlashNet):
             hidden = torch.cat((hidden, self.markov_head.markov_w1(previous_ids)), -1)
         return self.confidence_head.proj(hidden).squeeze(-1)
 
+    def heads(
+        self, hidden: torch.Tensor, previous_ids: torch.Tensor, state: MarkovState
+    ) -> tuple[torch.Tensor, MarkovState, torch.Tensor | None]:
+        """One draft of each block, arguments as for the Markov head -> what to add to its logits,
+        the state for the next draft, and its confidence logit [...], None without such a head."""
+        bias, state = self.markov_head(hidden, previous_ids, state)
+        return bias, state, self.doubt(hidden, previous_ids)
+
     def follow(
         self, hidden: torch.Tensor, previous_ids: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -86,6 +99,6 @@ class DSparkNet(DFlashNet):
         [..., vocab], and confidence logits [...]. Must hold: a Markov head that keeps no state.
         """
         assert self.config.markov_head_type != "rnn", "an rnn goes draft by draft"
-        confidence = self.doubt(hidden, previous_ids)
+        bias, _, confidence = self.heads(hidden, previous_ids, None)
         assert confidence is not None, "no confidence head"
-        return self.markov_head(hidden, previous_ids, None)[0], confidence
+        return bias, confidence

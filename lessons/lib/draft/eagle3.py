@@ -17,12 +17,13 @@ from lessons.lib.config import SamplingParams
 from lessons.lib.draft.beam_tree import BeamTree
 from lessons.lib.draft.chain import draft_chain
 from lessons.lib.draft.draft_kv import DraftKV
+from lessons.lib.draft.lockstep import Drafting, SharedProposer, Steps, by_row
 from lessons.lib.draft.one_layer import OneLayerNet
 from lessons.lib.draft.proposer import DraftProposal
 from lessons.lib.sampling import SeededRandom
 
 
-class Eagle3Proposer:
+class Eagle3Proposer(SharedProposer):
     """Draft state of one request; the network may be shared by all of them."""
 
     def __init__(
@@ -59,21 +60,20 @@ class Eagle3Proposer:
         waiting = sum(part.numel() * part.element_size() for part, _ in self._waiting)
         return self._weight_bytes + self._kv.num_bytes + waiting
 
-    @torch.inference_mode()
-    def propose(self, context_ids: Sequence[int], num_draft_tokens: int) -> DraftProposal:
+    def drafting(self, context_ids: Sequence[int], num_draft_tokens: int) -> Drafting:
         """A chain or tree behind the context, all of which but its last token the target has
         shown the features of."""
-        hidden = self._extend()
+        hidden = yield from self._extend()
         known = self._kv.length
         assert known == len(context_ids) - 1, f"features of {known} of {len(context_ids)} tokens"
-        if self._width > 1:
-            proposal = self._draft_tree(hidden, num_draft_tokens)
-        elif self._sampling.is_greedy:
-            proposal = self._draft_chain(hidden, num_draft_tokens)
-        else:
-            proposal = self._draw_chain(hidden, num_draft_tokens)
-        self._kv.truncate(known)
-        return proposal
+        try:
+            if self._width > 1:
+                return (yield from self._draft_tree(hidden, num_draft_tokens))
+            if self._sampling.is_greedy:
+                return (yield from self._draft_chain(hidden, num_draft_tokens))
+            return (yield from self._draw_chain(hidden, num_draft_tokens))
+        finally:
+            self._kv.truncate(known)
 
     def observe(self, token_ids: Sequence[int]) -> None:
         """Nothing to do: the features of the committed positions say more."""
@@ -97,18 +97,17 @@ class Eagle3Proposer:
         self._kv = DraftKV(*self._net.kv_shape, self._embedding)
         self._waiting: list[tuple[torch.Tensor, list[int]]] = []
 
-    def _extend(self) -> torch.Tensor:
+    def _extend(self) -> Steps[torch.Tensor]:
         """Build draft KV of what was committed -> output of the last position [1, hidden]."""
         if self._waiting:
             features = torch.cat([part for part, _ in self._waiting])
             tokens = [token for _, tokens in self._waiting for token in tokens]
-            self._waiting = []
             start, count = self._kv.length, len(tokens)
             seen = torch.ones(count, start + count, dtype=torch.bool, device=features.device)
-            hidden = self._net.fuse(features)
+            hidden = yield by_row(self._net.fuse, features)
             positions = torch.arange(start, start + count)
-            hidden = self._pass(tokens, hidden, positions, seen.tril(start))
-            self._last_hidden = hidden[-1:]
+            hidden = yield from self._pass(tokens, hidden, positions, seen.tril(start))
+            self._last_hidden, self._waiting = hidden[-1:], []
         assert self._last_hidden is not None, "propose before any features"
         return self._last_hidden
 
@@ -118,45 +117,48 @@ class Eagle3Proposer:
         hidden: torch.Tensor,
         positions: torch.Tensor,
         seen: torch.Tensor | None,
-    ) -> torch.Tensor:
+    ) -> Steps[torch.Tensor]:
         """One run of the layer: token_ids [n] behind positions [n], hidden [n, hidden] of those
         positions, seen [n, kv length + n] bool -> output rows [n, hidden]; their KV is kept."""
         self.num_passes += 1
         device = hidden.device
         embeds = F.embedding(torch.tensor(token_ids, device=device), self._embedding)
-        rows, query, key, value = self._net.project(embeds, hidden, positions.to(device))
+        inputs = embeds, hidden, positions.to(device)
+        rows, query, key, value = yield by_row(self._net.project, *inputs)
         self._kv.append(key, value)
         mixed = self._kv.attend(query, seen, query.shape[-1] ** -0.5)
-        return self._net.finish(rows, mixed)
+        return (yield by_row(self._net.finish, rows, mixed))
 
-    def _next(self, token_id: int, hidden: torch.Tensor) -> torch.Tensor:
+    def _next(self, token_id: int, hidden: torch.Tensor) -> Steps[torch.Tensor]:
         """One step of a chain, which sees everything before it."""
         return self._pass([token_id], hidden, torch.tensor([self._kv.length]), None)
 
-    def _draft_chain(self, hidden: torch.Tensor, count: int) -> DraftProposal:
-        tokens = [int(self._net.top_k(hidden, 1)[1])]
-        while len(tokens) < count:
-            hidden = self._next(tokens[-1], hidden)
-            tokens.append(int(self._net.top_k(hidden, 1)[1]))
-        return DraftProposal(tokens)
+    def _draft_chain(self, hidden: torch.Tensor, count: int) -> Drafting:
+        tokens: list[int] = []
+        while True:
+            _, best = yield by_row(self._net.top_k, hidden, settings=(1,))
+            tokens.append(int(best))
+            if len(tokens) == count:
+                return DraftProposal(tokens)
+            hidden = yield from self._next(tokens[-1], hidden)
 
-    def _draw_chain(self, hidden: torch.Tensor, count: int) -> DraftProposal:
+    def _draw_chain(self, hidden: torch.Tensor, count: int) -> Drafting:
         """Tokens drawn from the drafter's law under the request's own temperature and filters."""
 
-        def following(token_id: int) -> torch.Tensor:
+        def following(token_id: int) -> Steps[torch.Tensor]:
             nonlocal hidden
-            hidden = self._next(token_id, hidden)
-            return self._net.target_logits(hidden)[0]
+            hidden = yield from self._next(token_id, hidden)
+            return (yield by_row(self._net.target_logits, hidden))[0]
 
-        first = self._net.target_logits(hidden)[0]
+        first = (yield by_row(self._net.target_logits, hidden))[0]
         settings = self._sampling, self._random, self._kv.length + 1
-        return draft_chain(first, following, count, *settings)
+        return (yield from draft_chain(first, following, count, *settings))
 
-    def _draft_tree(self, hidden: torch.Tensor, num_nodes: int) -> DraftProposal:
+    def _draft_tree(self, hidden: torch.Tensor, num_nodes: int) -> Drafting:
         """Level by level; a row sees the committed positions, its ancestors and itself."""
         width = min(self._width, len(self._net.d2t))
         tree, known = self._new_tree(width), self._kv.length
-        tree.expand(*self._net.top_k(hidden, width))
+        tree.expand(*(yield by_row(self._net.top_k, hidden, settings=(width,))))
         hidden = hidden.expand(len(tree.beam), -1)
         guessed = torch.zeros(len(tree.beam), 0, dtype=torch.bool)  # rows of guesses each one sees
         for level in range(min(self._num_levels, num_nodes) - 1):
@@ -164,8 +166,9 @@ class Eagle3Proposer:
             guessed = torch.cat([guessed, torch.eye(rows, dtype=torch.bool)], 1)
             seen = torch.cat([torch.ones(rows, known, dtype=torch.bool), guessed], 1)
             positions = torch.full((rows,), known + level)
-            hidden = self._pass(tree.beam_tokens, hidden, positions, seen.to(hidden.device))
-            tree.expand(*self._net.top_k(hidden, width))
+            seen = seen.to(hidden.device)
+            hidden = yield from self._pass(tree.beam_tokens, hidden, positions, seen)
+            tree.expand(*(yield by_row(self._net.top_k, hidden, settings=(width,))))
             parents = torch.tensor(tree.beam_parents(previous), dtype=torch.int64)
             hidden, guessed = hidden[parents.to(hidden.device)], guessed[parents]
         return tree.select(num_nodes)

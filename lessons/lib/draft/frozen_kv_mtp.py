@@ -9,6 +9,7 @@ committed token, however deep the draft: SGLang's `set_frozen_kv_positions`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -19,14 +20,33 @@ from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.chain import draft_chain
 from lessons.lib.draft.frozen_kv_net import FrozenKvConfig, FrozenKvNet
+from lessons.lib.draft.lockstep import Ask, Drafting, SharedProposer, Steps
 from lessons.lib.draft.net_file import load_weights, read_config, save_net
-from lessons.lib.draft.proposer import DraftProposal
-from lessons.lib.draft.target_kv import TargetKV
+from lessons.lib.draft.target_kv import TargetKV, reader
 from lessons.lib.model.llama import LlamaModel
 from lessons.lib.sampling import SeededRandom
 
 
-class FrozenKvMtpProposer:
+@dataclass(frozen=True)
+class FrozenPass:
+    """One pass over a row of each request that drafts."""
+
+    net: FrozenKvNet
+
+    def __call__(
+        self, items: Sequence[tuple[TargetKV, torch.Tensor, torch.Tensor]]
+    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The KV to look at, the token's embedding and the state [1, hidden] of each request ->
+        logits [vocab] and the next state [1, hidden] of each."""
+        kvs, embeds, hidden = zip(*items, strict=True)
+        attend = reader(kvs, self.net.config.body.group_size)
+        last = [kv.length - 1 for kv in kvs]
+        positions = torch.tensor(last, device=hidden[0].device)
+        output, states = self.net(torch.cat(embeds), torch.cat(hidden), positions, attend)
+        return list(zip(linear(output, self.net.head), states.split(1), strict=True))
+
+
+class FrozenKvMtpProposer(SharedProposer):
     """Owns the last state of one request; reads its KV, which stays the engine's."""
 
     def __init__(
@@ -68,8 +88,7 @@ class FrozenKvMtpProposer:
         self._target_kv = self._hidden = None
         self._num_known = 0
 
-    @torch.inference_mode()
-    def propose(self, context_ids: Sequence[int], num_draft_tokens: int) -> DraftProposal:
+    def drafting(self, context_ids: Sequence[int], num_draft_tokens: int) -> Drafting:
         """A chain, one pass a draft, behind a context all of which but its last token the target
         has computed."""
         known = len(context_ids) - 1
@@ -78,20 +97,19 @@ class FrozenKvMtpProposer:
         lengths = self._num_known, self._target_kv.length
         assert lengths == (known, known), f"{lengths} of {known} states and KV"
         assert self._hidden is not None
-        attend = self._target_kv.reader(self._net.config.body.group_size)
-        hidden = self._net.fuse(self._hidden)
-        device = hidden.device
-        positions = torch.tensor([known - 1], device=device)
+        target_kv, hidden = self._target_kv, self._net.fuse(self._hidden)
 
-        def following(token_id: int) -> torch.Tensor:
+        def following(token_id: int) -> Steps[torch.Tensor]:
             nonlocal hidden
             self.num_passes += 1
-            embeds = F.embedding(torch.tensor([token_id], device=device), self._embedding)
-            output, hidden = self._net(embeds, hidden, positions, attend)
-            return linear(output, self._net.head)[0]
+            token = torch.tensor([token_id], device=hidden.device)
+            embeds = F.embedding(token, self._embedding)
+            logits, hidden = yield Ask(FrozenPass(self._net), (target_kv, embeds, hidden))
+            return logits
 
+        first = yield from following(context_ids[-1])
         settings = num_draft_tokens, self._sampling, self._random, len(context_ids)
-        return draft_chain(following(context_ids[-1]), following, *settings)
+        return (yield from draft_chain(first, following, *settings))
 
 
 def save_frozen_kv_mtp(net: FrozenKvNet, path: Path, dtype: torch.dtype = torch.bfloat16) -> None:

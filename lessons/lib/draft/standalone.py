@@ -18,6 +18,7 @@ from kernels.kv_pool import RollbackPolicy, SequenceKV
 from kernels.runtime import InputError
 from lessons.lib.config import SamplingParams
 from lessons.lib.draft.chain import draft_chain
+from lessons.lib.draft.lockstep import Ask, Drafting, SharedProposer, Steps
 from lessons.lib.draft.net_file import load_weights, read_config, save_net
 from lessons.lib.draft.proposer import DraftProposal
 from lessons.lib.draft.standalone_net import StandaloneConfig, StandaloneNet
@@ -30,6 +31,8 @@ from lessons.lib.sampling import SeededRandom
 from lessons.lib.tree import DraftTree
 
 DEFAULT_KV_TOKENS = 32_768
+MAX_TOGETHER = 16  # requests of a pass for which graphs are kept; more run eagerly
+Appended = tuple[SequenceKV, Sequence[int]]  # a sequence and the tokens to read behind it
 
 
 class DraftModel:
@@ -43,24 +46,33 @@ class DraftModel:
         # Rejected guesses are forgotten by a counter: their pages serve the next round.
         self.pool = model.new_pool(num_kv_tokens, policy=RollbackPolicy.COUNTER)
         has_graphs = model.device.type == "cuda"
-        self._graphs = GraphedForward(model, self.pool, 1) if has_graphs else None
+        self._graphs = GraphedForward(model, self.pool, MAX_TOGETHER) if has_graphs else None
 
-    def append(self, sequence: SequenceKV, token_ids: Sequence[int]) -> torch.Tensor:
-        """One pass over tokens behind a sequence -> logits [vocab] behind the last of them.
+    def append(self, items: Sequence[Appended]) -> list[torch.Tensor | OutOfPages]:
+        """One pass over tokens behind several sequences -> of each the logits [vocab] behind its
+        last token, or why not: where the pool has no pages for it, it stays as it was."""
+        try:
+            return list(self._pass(items))
+        except OutOfPages as full:
+            for sequence, _ in items:
+                self.pool.commit(sequence, 0)  # the first ones may have got theirs
+            if len(items) == 1:
+                return [full]
+            return [logits for item in items for logits in self.append([item])]
 
-        Raises OutOfPages with everything as it was.
-        """
-        chain = DraftTree.chain(token_ids)
-        batch = prepare_batch(self.pool, [(sequence, chain)], [1])
+    def _pass(self, items: Sequence[Appended]) -> torch.Tensor:
+        rows = [(sequence, DraftTree.chain(token_ids)) for sequence, token_ids in items]
+        batch = prepare_batch(self.pool, rows, [1] * len(rows))
         if self._graphs is not None:
-            logits = self._graphs(batch)[0]
+            logits = self._graphs(batch)[0].clone()  # the next pass writes into them again
         else:
             logits = self.model.forward(batch, self.pool)
-        self.pool.commit(sequence, len(token_ids))
-        return logits[-1]
+        for sequence, token_ids in items:
+            self.pool.commit(sequence, len(token_ids))
+        return logits
 
 
-class StandaloneProposer:
+class StandaloneProposer(SharedProposer):
     """Owns the pages of one request in the pool of the draft model."""
 
     def __init__(self, draft: DraftModel, sampling: SamplingParams | None = None) -> None:
@@ -79,8 +91,7 @@ class StandaloneProposer:
         page_bytes = pool.page_size * pool.bytes_per_token
         return self._draft.weight_bytes + len(self._kv.block_table) * page_bytes
 
-    @torch.inference_mode()
-    def propose(self, context_ids: Sequence[int], num_draft_tokens: int) -> DraftProposal:
+    def drafting(self, context_ids: Sequence[int], num_draft_tokens: int) -> Drafting:
         """A chain. Nothing where the pool is full or the small model's context ends: neither
         depends on what was drawn, so the law of the text stays the target's."""
         room = self._draft.model.config.max_context + 1 - len(context_ids)
@@ -90,8 +101,9 @@ class StandaloneProposer:
         self._keep(_num_shared(self._known, context_ids[:-1]))
         settings = count, self._sampling, self._random, len(context_ids)
         try:
-            logits = self._append(context_ids[len(self._known) :])
-            return draft_chain(logits, lambda token: self._append([token]), *settings)
+            logits = yield from self._append(context_ids[len(self._known) :])
+            steps = draft_chain(logits, lambda token: self._append([token]), *settings)
+            return (yield from steps)
         except OutOfPages:
             return DraftProposal([])
 
@@ -107,8 +119,10 @@ class StandaloneProposer:
         self._draft.pool.truncate(self._kv, count)
         del self._known[count:]
 
-    def _append(self, token_ids: Sequence[int]) -> torch.Tensor:
-        logits = self._draft.append(self._kv, token_ids)
+    def _append(self, token_ids: Sequence[int]) -> Steps[torch.Tensor]:
+        logits = yield Ask(self._draft.append, (self._kv, token_ids))
+        if isinstance(logits, OutOfPages):
+            raise logits
         self.num_passes += 1
         self._known += token_ids
         return logits

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kernels.runtime import InputError
+from lessons.lib.draft.lockstep import in_lockstep
 from lessons.lib.draft.mtp import MtpProposer
 from lessons.lib.draft.mtp_net import MtpNet
 from lessons.lib.draft.proposer import DraftProposal
@@ -83,7 +84,8 @@ class WiredMtpProposer(MtpProposer):
             seen = torch.ones(len(rows), num_kept + len(rows), dtype=torch.bool).tril(num_kept)
             positions = torch.tensor([position for *_, position in rows])
             tokens = [token_id for token_id, *_ in rows]
-            outputs = self._pass(tokens, hidden, positions, seen.to(hidden.device))
+            steps = self._pass(tokens, hidden, positions, seen.to(hidden.device))
+            (outputs,) = in_lockstep([steps])
             self._outputs = torch.cat([self._outputs, outputs])
         # What the first pass of a round leaves counts as firm, whatever it rests on.
         self._num_firm = self._kv.length if is_first else min(self._num_firm, num_kept)

@@ -13,6 +13,7 @@ from lessons.lib import metrics
 from lessons.lib.draft.decoder import KeyValue
 from lessons.lib.draft.dflash import DFlashProposer, load_dflash
 from lessons.lib.draft.dflash_net import DFlashNet
+from lessons.lib.draft.lockstep import Steps, in_lockstep
 from lessons.lib.draft.proposer import DraftProposal, Proposer
 from lessons.lib.draft.registry import shipped
 from lessons.lib.engine import Engine
@@ -99,15 +100,16 @@ class BlockMember(DFlashProposer):
         """Its context, a pair a layer [num_slots, kv_heads, head_dim]. What lies behind it is
         noise, as memory is that somebody else has used."""
         noise = torch.Generator().manual_seed(self.num_cached)
+        in_lockstep([self._learn()])
         return [
             (_filled(key, num_slots, noise), _filled(value, num_slots, noise))
-            for key, value in self._context
+            for key, value in (kv.rows for kv in self._context)
         ]
 
-    def _draft_rows(self, context_ids: Sequence[int], count: int) -> torch.Tensor:
+    def _draft_rows(self, context_ids: Sequence[int], count: int) -> Steps[torch.Tensor]:
         """Of the shared pass, compared with those of a pass of its own, which also checks that the
         context is complete."""
-        alone = super()._draft_rows(context_ids, count)
+        alone = yield from super()._draft_rows(context_ids, count)
         if self.rows is None:
             self._pass.run()
         assert self.rows is not None
