@@ -5,8 +5,7 @@ import sys
 import kernels
 
 # Commands that measure want the machine for themselves.
-MEASURING = {"compare", "compare-all", "compare-trees", "bench", "bench-engine"}
-if MEASURING.intersection(sys.argv[1:2]):
+if {"compare", "compare-all", "compare-trees", "bench", "bench-engine"}.intersection(sys.argv[1:2]):
     kernels.take_the_machine()
 
 from lessons.lib.cli import main  # imports torch, which reads the setting
