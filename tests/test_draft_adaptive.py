@@ -184,6 +184,22 @@ def test_batch_sizes_have_candidates_and_controllers_of_their_own():
     assert policy.depth(64) == policy.depth(1000) == 0
 
 
+def test_a_new_class_begins_with_what_the_nearest_one_knows():
+    """A batch that shrinks while its requests end does not explore anew at every size."""
+    for alpha, draft_ms, expected in ((0.0, 9.0, 0), (0.95, 0.1, 3)):
+        policy, world = AdaptiveDepth({1: (0, 1, 3)}), Simulated(alpha, draft_ms, batch=8)
+        for _ in range(60):
+            depth = policy.depth(8)
+            policy.observe([world.outcome(depth) for _ in range(8)], world.ms(depth))
+        for batch in (4, 2, 1):
+            depths = []
+            for _ in range(12):
+                depths.append(policy.depth(batch))
+                outcomes = [world.outcome(depths[-1]) for _ in range(batch)]
+                policy.observe(outcomes, world.ms(depths[-1]))
+            assert set(depths) == {expected}
+
+
 def test_other_batch_sizes_go_with_the_nearest_power_of_two_the_larger_on_a_tie():
     policy = AdaptiveDepth({1: [1], 12: [2], 20: [3]})
     assert [policy.depth(batch) for batch in (1, 2, 5, 8, 9, 16, 17)] == [1, 1, 2, 2, 3, 3, 3]

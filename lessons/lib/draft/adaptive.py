@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from kernels.runtime import InputError
@@ -63,8 +64,8 @@ class DepthRule:
     margin: float = 0.03
     window: int = 5
     num_plain: int = 2
-    num_rest: int = 50
-    max_rest: int = 800
+    num_rest: int = 100
+    max_rest: int = 1600
 
     def __post_init__(self) -> None:
         if not 0 < self.weight <= 1:
@@ -144,9 +145,9 @@ class StepTimes:
             return known[depth]
         if len(known) < 2:
             return None
-        nearest, second = sorted(known, key=lambda d: abs(d - depth))[:2]
-        slope = max((known[second] - known[nearest]) / (second - nearest), 0.0)
-        return known[nearest] + slope * (depth - nearest)
+        first, second = sorted(known, key=lambda d: abs(d - depth))[:2]
+        slope = max((known[second] - known[first]) / (second - first), 0.0)
+        return known[first] + slope * (depth - first)
 
 
 @dataclass
@@ -172,8 +173,21 @@ class DepthController:
         self._is_trial = False
         self._num_drafted = 0  # steps since the last one without drafts
 
+    def for_batch(self, candidates: Sequence[int], batch: int) -> DepthController:
+        """One of another class that begins with all that this one knows: acceptance does not depend
+        on the batch, and times are corrected by the first steps."""
+        new = DepthController(candidates, self.rule, batch)
+        new.averages, new.times = replace(self.averages), deepcopy(self.times)
+        new._rest, new._wait = self._rest, self._wait
+        depth = max((d for d in candidates if d <= self._chosen), default=candidates[0])
+        new.averages.gained = self.averages.gain(depth, self._chosen)
+        new._chosen = new.depth = depth
+        return new
+
     def observe(self, rounds: Sequence[Outcome], step_ms: float | None) -> None:
         """A step at this depth; decides when it is time."""
+        if self.depth and not any(drafted for drafted, _ in rounds):
+            return  # nobody found anything to draft: no news, and no cost either
         if step_ms is not None:
             self.times.add(self.depth, step_ms)
         if self.depth:
@@ -224,7 +238,8 @@ class DepthController:
 
 
 class AdaptiveDepth:
-    """A DepthPolicy: one controller for each class of batch sizes, up to each power of two.
+    """A DepthPolicy: one controller for each class of batch sizes, up to each power of two. A class
+    that is new begins with what the nearest one knows.
 
     Large batches have their own candidates because there a row costs as much as it yields.
     """
@@ -258,10 +273,16 @@ class AdaptiveDepth:
     def _controller(self, batch: int) -> DepthController:
         size = 1 << max(batch - 1, 0).bit_length()  # of the class: 1, 2, 4, 8, ...
         if size not in self._controllers:
-            depths = self._candidates[self._nearest(size)]
-            self._controllers[size] = DepthController(depths, self._rule, size)
+            depths = self._candidates[nearest(self._candidates, size)]
+            known = self._controllers
+            self._controllers[size] = (
+                known[nearest(known, size)].for_batch(depths, size)
+                if known
+                else DepthController(depths, self._rule, size)
+            )
         return self._controllers[size]
 
-    def _nearest(self, batch: int) -> int:
-        """Between two of them the larger, whose depths are the cautious."""
-        return min(self._candidates, key=lambda size: (abs(size - batch), -size))
+
+def nearest(sizes: Iterable[int], batch: int) -> int:
+    """Between two of them the larger, whose depths are the cautious."""
+    return min(sizes, key=lambda size: (abs(size - batch), -size))
