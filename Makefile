@@ -80,7 +80,7 @@ lint: $(READY) ## ruff, mypy, panache and the lessons' own lint
 	$(PY) -m course.render lint
 
 # In build/ until it is whole and clean: a tracked file that changes makes the commit dirty.
-bench: export GOMP_SPINCOUNT = 10000
+bench compare: export GOMP_SPINCOUNT = 10000
 bench: $(READY) ## redo course/results/serving_cpu.json (an estimated 70 minutes on two quiet cores; goes on after a stop)
 	$(PY) -m lessons.lib bench --json build/serving_cpu/ledger.json \
 	  --plots build/serving_cpu --methods $(BENCH_METHODS) --concurrency 1,2,4,8,16 --rates 1,2,4 \
