@@ -1,18 +1,14 @@
 """The adaptive depth finds what pays: in a simulated engine of known acceptance and costs."""
 
+import math
 import random
 import statistics
 
 import pytest
 
 from kernels.runtime import InputError
-from lessons.lib.draft.adaptive import (
-    AdaptiveDepth,
-    Averages,
-    DepthController,
-    DepthRule,
-    StepTimes,
-)
+from lessons.lib.draft.adaptive import AdaptiveDepth, DepthController, DepthRule
+from lessons.lib.draft.depth_facts import Averages, StepTimes
 
 ALPHAS = (0.05, 0.3, 0.6, 0.9)
 COSTS = (0.1, 2.0, 5.0)  # ms a draft, beside a plain step of 20
@@ -99,20 +95,28 @@ def test_a_lookup_that_rarely_finds_anything_goes_on():
 
 
 def test_it_begins_without_drafts_then_tries_the_least():
-    controller = DepthController((0, 2, 4), DepthRule(num_plain=3, interval=4, num_rest=10))
+    controller = DepthController((0, 2, 4), DepthRule(num_plain=3, interval=4, num_rest=33))
     depths = Simulated(0.0, 5.0, noise=0).run(controller, 40)[1]
-    assert depths == [0] * 3 + [2] * 4 + [0] * 10 + [2] * 4 + [0] * 19  # and 20 the next time
+    assert depths == [0] * 3 + [2] * 4 + [0] * 33
 
 
-def test_every_failed_trial_doubles_the_rest_and_one_that_pays_resets_it():
-    rule = DepthRule(num_rest=10, max_rest=40, interval=4)
-    controller = DepthController((0, 1), rule)
-    depths = Simulated(0.0, 9.0, noise=0).run(controller, 300)[1]
-    text = "".join(map(str, depths)).strip("0")
-    assert [len(rest) for rest in text.split("1") if rest][:4] == [10, 20, 40, 40]
-    Simulated(1.0, 0.0).run(controller, 60)
-    after = "".join(map(str, Simulated(0.0, 9.0, noise=0).run(controller, 60)[1]))
-    assert "1" + "0" * 10 + "1" in after
+@pytest.mark.parametrize("draft_ms", [0.3, 3.0, 15.0])
+def test_the_rest_is_as_long_as_the_trial_was_dear(draft_ms):
+    """What trials lose is a share of all time, for cheap drafters and for dear ones."""
+    rule = DepthRule(num_rest=10, share=0.05)
+    world = Simulated(0.0, draft_ms, noise=0)
+    speed, depths = world.run(DepthController((0, 1), rule), 3000)
+    rests = [len(rest) for rest in "".join(map(str, depths)).strip("0").split("1") if rest]
+    lost = 4 * (draft_ms + 0.5) / 20  # of a trial, in plain steps
+    assert set(rests) == {max(10, math.ceil(lost / 0.05))}
+    assert 0.94 < speed < 1
+
+
+def test_a_trial_that_is_hopeless_ends_after_its_second_step():
+    dear = Simulated(0.0, 30.0, noise=0)
+    for hopeless, steps in ((0.5, 2), (0.01, 4)):
+        controller = DepthController((0, 1), DepthRule(hopeless=hopeless))
+        assert dear.run(controller, 40)[1][2:].index(0) == steps
 
 
 def test_while_drafts_pay_a_plain_step_now_and_then_keeps_its_time_known():
@@ -187,7 +191,8 @@ def test_batch_sizes_have_candidates_and_controllers_of_their_own():
 def test_a_new_class_begins_with_what_the_nearest_one_knows():
     """A batch that shrinks while its requests end does not explore anew at every size."""
     for alpha, draft_ms, expected in ((0.0, 9.0, 0), (0.95, 0.1, 3)):
-        policy, world = AdaptiveDepth({1: (0, 1, 3)}), Simulated(alpha, draft_ms, batch=8)
+        policy = AdaptiveDepth({1: (0, 1, 3)}, DepthRule(num_rest=500))
+        world = Simulated(alpha, draft_ms, batch=8)
         for _ in range(60):
             depth = policy.depth(8)
             policy.observe([world.outcome(depth) for _ in range(8)], world.ms(depth))
@@ -211,8 +216,10 @@ def test_impossible_candidates_are_refused(candidates):
         AdaptiveDepth(candidates)
 
 
-@pytest.mark.parametrize("wrong", [{"weight": 0}, {"weight": 1.5}, {"interval": 0},
-                                   {"num_plain": 0}, {"margin": -0.1}, {"window": 0}])  # fmt: skip
-def test_an_impossible_rule_is_refused(wrong):
+WRONG = {"weight": 1.5, "interval": 0, "num_plain": 0, "margin": -0.1, "window": 0, "share": 0}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_impossible_rule_is_refused(name):
     with pytest.raises(InputError, match="adaptive"):
-        DepthRule(**wrong)
+        DepthRule(**{name: WRONG[name]})

@@ -12,14 +12,15 @@ that drafts at a loss. Here a depth is worth its tokens per millisecond, by the 
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from kernels.runtime import InputError
+from lessons.lib.draft.depth_facts import Averages, Outcome, StepTimes
 
 DEFAULT_CANDIDATES: dict[int, tuple[int, ...]] = {
     1: (0, 1, 3, 7),
@@ -27,7 +28,6 @@ DEFAULT_CANDIDATES: dict[int, tuple[int, ...]] = {
     32: (0, 1),
     64: (0,),
 }
-Outcome = tuple[int, int]  # of one request's round: drafts that were verified, those accepted
 
 
 class DepthPolicy(Protocol):
@@ -53,9 +53,11 @@ class DepthRule:
     margin     a depth is left for another one that is better by this share
     window     of each depth the last so many steps, whose median is what it takes
     num_plain  steps without drafts at the start, which tell what drafting has to beat
-    num_rest   steps without drafts before the smallest depth is tried again. Doubled after every
-               trial that fails, up to max_rest, so that a drafter that never pays costs next to
-               nothing. While drafts pay, one step without them in num_rest keeps its time known
+    num_rest   steps without drafts, at least, before the smallest depth is tried again. While
+               drafts pay, one step without them in num_rest keeps its time known
+    share      of the time that trials may lose: the rest after one is as long as that asks for, so
+               that a drafter that never pays costs next to nothing, however dear it is
+    hopeless   a depth worth less than this share of no drafts is left before its interval ends
     """
 
     weight: float = 0.2
@@ -64,90 +66,23 @@ class DepthRule:
     margin: float = 0.03
     window: int = 5
     num_plain: int = 2
-    num_rest: int = 100
-    max_rest: int = 1600
+    num_rest: int = 50
+    share: float = 0.02
+    hopeless: float = 0.5
 
     def __post_init__(self) -> None:
         if not 0 < self.weight <= 1:
             raise InputError(f"adaptive weight must be above 0 and at most 1, got {self.weight}")
         counts = (
             *(self.interval, self.min_steps, self.window),
-            *(self.num_plain, self.num_rest, self.max_rest),
+            *(self.num_plain, self.num_rest),
         )
-        if min(counts) < 1 or self.margin < 0:
+        if min(counts) < 1 or self.margin < 0 or not 0 < self.share < 1:
             raise InputError(
-                "adaptive depth: interval, min_steps, window, num_plain, num_rest and max_rest "
-                f"must be 1 or more and margin 0 or more, got {counts} and {self.margin}"
+                "adaptive depth: interval, min_steps, window, num_plain and num_rest must be 1 or "
+                "more, margin 0 or more, share between 0 and 1, got "
+                f"{counts}, {self.margin} and {self.share}"
             )
-
-
-@dataclass
-class Averages:
-    """Of the drafts of late, per round that had any, but `gained`, which is per round of any kind.
-
-    accepted, rejected: drafts the target agreed with, and rounds that ended at one it did not.
-    The first steps count alike; from then on the newest with its weight.
-    """
-
-    weight: float
-    accepted: float = 0.0
-    rejected: float = 0.0
-    gained: float = 0.0
-    num_steps: int = 0  # since `start`
-
-    def start(self) -> None:
-        """Forget: what was accepted is old news."""
-        self.num_steps = 0
-
-    def add(self, rounds: Sequence[Outcome]) -> None:
-        """Count a step in which drafting was allowed."""
-        self.num_steps += 1
-        self._move("gained", statistics.fmean(accepted for _, accepted in rounds))
-        drafted = [outcome for outcome in rounds if outcome[0]]
-        if drafted:
-            self._move("accepted", statistics.fmean(accepted for _, accepted in drafted))
-            self._move("rejected", statistics.fmean(a < n for n, a in drafted))
-
-    def _move(self, name: str, newest: float) -> None:
-        old = getattr(self, name)
-        setattr(self, name, old + max(self.weight, 1 / self.num_steps) * (newest - old))
-
-    @property
-    def rate(self) -> float:
-        """Chance of a draft to be accepted if those before it were: accepted ones among those that
-        were judged, and one of each kind beside, so that few steps make no certainty."""
-        beside = max(self.weight, 1 / self.num_steps) if self.num_steps else 1.0
-        return (self.accepted + beside) / (self.accepted + self.rejected + 2 * beside)
-
-    def gain(self, depth: int, now: int) -> float:
-        """Drafts accepted per round at a depth, where `gained` is what depth `now` brings: every
-        draft with the same chance, given those before it."""
-        reach = [sum(self.rate**k for k in range(1, d + 1)) for d in (depth, now)]
-        return self.gained * reach[0] / reach[1] if reach[1] else 0.0
-
-
-class StepTimes:
-    """Milliseconds of a step by depth, as the engine's clock tells them."""
-
-    def __init__(self, window: int) -> None:
-        self._window = window
-        self._ms: dict[int, deque[float]] = {}
-
-    def add(self, depth: int, ms: float) -> None:
-        """One more step."""
-        self._ms.setdefault(depth, deque(maxlen=self._window)).append(ms)
-
-    def ms(self, depth: int) -> float | None:
-        """What a step takes. A depth that was never run lies on the line through its nearest two
-        that were; None where there are no two."""
-        known = {d: statistics.median(times) for d, times in self._ms.items()}
-        if depth in known:
-            return known[depth]
-        if len(known) < 2:
-            return None
-        first, second = sorted(known, key=lambda d: abs(d - depth))[:2]
-        slope = max((known[second] - known[first]) / (second - first), 0.0)
-        return known[first] + slope * (depth - first)
 
 
 @dataclass
@@ -169,8 +104,8 @@ class DepthController:
         self._chosen = self.depth = self.candidates[0]
         self._interval = max(self.rule.min_steps, self.rule.interval // self.batch)
         self._wait = self.rule.num_plain if self.depth == 0 else self._interval
-        self._rest = self.rule.num_rest  # the next one, if the trial fails
-        self._is_trial = False
+        self._num_steps = 0  # at this depth since it was chosen
+        self._lost_ms = 0.0  # to drafting since it began, over what its tokens take without
         self._num_drafted = 0  # steps since the last one without drafts
 
     def for_batch(self, candidates: Sequence[int], batch: int) -> DepthController:
@@ -178,7 +113,7 @@ class DepthController:
         on the batch, and times are corrected by the first steps."""
         new = DepthController(candidates, self.rule, batch)
         new.averages, new.times = replace(self.averages), deepcopy(self.times)
-        new._rest, new._wait = self._rest, self._wait
+        new._wait = self._wait
         depth = max((d for d in candidates if d <= self._chosen), default=candidates[0])
         new.averages.gained = self.averages.gain(depth, self._chosen)
         new._chosen = new.depth = depth
@@ -191,15 +126,15 @@ class DepthController:
         if step_ms is not None:
             self.times.add(self.depth, step_ms)
         if self.depth:
-            self.averages.add(rounds)
-            self._num_drafted += 1
+            self._count(rounds, step_ms)
         else:
             self._num_drafted = 0
             if self._chosen:  # it was there to be timed
                 self.depth = self._chosen
                 return
         self._wait -= 1
-        if self._wait <= 0:
+        self._num_steps += 1
+        if self._wait <= 0 or self._is_hopeless():
             self._decide()
         is_due = self._chosen and 0 in self.candidates and self._num_drafted >= self.rule.num_rest
         self.depth = 0 if is_due else self._chosen
@@ -210,31 +145,43 @@ class DepthController:
         gain = self.averages.gain(depth, self._chosen) if depth else 0.0
         return (1 + gain) / ms if ms else 0.0
 
+    def _count(self, rounds: Sequence[Outcome], step_ms: float | None) -> None:
+        self.averages.add(rounds)
+        self._num_drafted += 1
+        plain_ms = self.times.ms(0)
+        if step_ms is not None and plain_ms is not None:
+            tokens = 1 + statistics.fmean(accepted for _, accepted in rounds)
+            self._lost_ms += step_ms - tokens * plain_ms
+
+    def _is_hopeless(self) -> bool:
+        """From the second step on: the first one also reads the prompt."""
+        worth = self.rule.hopeless * self.value(0)
+        return self._chosen > 0 and self._num_steps > 1 and self.value(self._chosen) < worth
+
     def _decide(self) -> None:
         if self._chosen == 0:
             if len(self.candidates) > 1:
                 self._choose(self.candidates[1])
-                self._is_trial = True
+                self._lost_ms = 0.0
                 self.averages.start()
             return
         best = max(self.candidates, key=self.value)
         now = self.value(self._chosen)
         is_lost = 0 in self.candidates and now <= self.value(0)
-        if is_lost or self.value(best) > (1 + self.rule.margin) * now:
-            self._choose(best)
-        else:
-            self._choose(self._chosen)
+        is_better = self.value(best) > (1 + self.rule.margin) * now
+        self._choose(best if is_lost or is_better else self._chosen)
         if self._chosen == 0:
-            self._wait = self._rest
-            if self._is_trial:
-                self._rest = min(2 * self._rest, self.rule.max_rest)
-        else:
-            self._rest = self.rule.num_rest
-        self._is_trial = False
+            self._wait = self._rest()
+
+    def _rest(self) -> int:
+        """Steps without drafts until the next trial."""
+        plain_ms = self.times.ms(0)
+        lost = self._lost_ms / plain_ms if plain_ms else 0.0
+        return max(self.rule.num_rest, math.ceil(lost / self.rule.share))
 
     def _choose(self, depth: int) -> None:
         self.averages.gained = self.averages.gain(depth, self._chosen) if self._chosen else 0.0
-        self._chosen, self._wait = depth, self._interval
+        self._chosen, self._wait, self._num_steps = depth, self._interval, 0
 
 
 class AdaptiveDepth:
