@@ -81,11 +81,11 @@ lint: $(READY) ## ruff, mypy, panache and the lessons' own lint
 
 # In build/ until it is whole and clean: a tracked file that changes makes the commit dirty.
 bench compare: export GOMP_SPINCOUNT = 10000
-bench: $(READY) ## redo course/results/serving_cpu.json (an estimated 70 minutes on two quiet cores; goes on after a stop)
+bench: $(READY) ## redo course/results/serving_cpu.json (an estimated 80 minutes on two quiet cores; goes on after a stop)
 	$(PY) -m lessons.lib bench --json build/serving_cpu/ledger.json \
-	  --plots build/serving_cpu --methods $(BENCH_METHODS) --concurrency 1,2,4,8,16 --rates 1,2,4 \
-	  --seeds 0,1,2 --blocks 2 --recipe course --requests 10 --per-user 2.5 --open-seconds 5 \
-	  --warm-up 2 --slo ttft:2000,tpot:100 --device cpu \
+	  --plots build/serving_cpu --methods $(BENCH_METHODS) --concurrency 1,2,4,8,16 --rates 1.5,3,6 \
+	  --seeds 0,1,2 --blocks 2 --recipe course --requests 10 --per-user 2 --open-seconds 5 \
+	  --warm-up 1 --slo ttft:2000,tpot:100 --device cpu \
 	  --peers transformers,transformers-lookup,transformers-assisted $(ARGS)
 	$(PY) -m lessons.lib bench-report build/serving_cpu/ledger.json
 	$(PY) -m lessons.lib bench-audit build/serving_cpu/ledger.json
