@@ -38,6 +38,7 @@ class DFlashProposer(SharedProposer):
         self._target = target
         self._sampling = sampling or SamplingParams()
         self._random = SeededRandom(self._sampling.seed, is_draft=True)
+        self._weight_bytes = sum(p.nbytes for p in net.parameters())  # asked for every round
         self._context: list[DraftKV] = []
         self.num_passes = 0  # of the network, since the request began
         self.forget()
@@ -50,8 +51,8 @@ class DFlashProposer(SharedProposer):
     @property
     def memory_bytes(self) -> int:
         """Weights of the network, the context's keys and values, and features that wait."""
-        held = [*self._net.parameters(), *(features for features, _ in self._waiting)]
-        return sum(tensor.nbytes for tensor in held) + sum(kv.num_bytes for kv in self._context)
+        waiting = sum(features.nbytes for features, _ in self._waiting)
+        return self._weight_bytes + waiting + sum(kv.num_bytes for kv in self._context)
 
     @property
     def num_cached(self) -> int:
