@@ -27,5 +27,7 @@ def stray_processes(canary: str = CANARY) -> set[str]:
             command = (entry / "cmdline").read_bytes()
             parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
             if canary.encode() in command or parent == str(os.getpid()):
-                found.add(f"{entry.name} {command[:80]!r}")
+                program, _, rest = command.partition(b"\0")
+                name = Path(os.fsdecode(program)).name  # ledgers name no folder of a machine
+                found.add(f"{entry.name} {os.fsencode(name) + b' ' + rest[:80]!r}")
     return found
