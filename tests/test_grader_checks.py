@@ -6,9 +6,10 @@ import random
 import pytest
 from grader_case import FIGURES, LIMITS, UNIT, fill_in, grade, submission
 
-from autograder.checks import cost_model, figures, lesson08, source_map
+from autograder.checks import figures, source_map
 from autograder.checks.figures import FiguresError
 from autograder.judge import judge
+from lessons.lib.checks import cost_model, lesson08, source_names
 from lessons.lib.checks.asking import Rejected, a_type
 
 # The cost model
@@ -67,7 +68,7 @@ FULL = {"python.sglang.srt.speculative.eagle_utils.eagle_sample", "vllm.v1.core.
 
 def test_the_courses_map_answers_every_key():
     accepted = source_map.accepted_answers()
-    assert set(accepted) == set(source_map.ANSWER_KEYS) and all(accepted.values())
+    assert set(accepted) == set(source_names.ANSWER_KEYS) and all(accepted.values())
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_the_courses_map_answers_every_key():
     ],
 )
 def test_spellings_of_a_symbol(text):
-    assert source_map.names_one_of(text, FULL) and source_map.is_one_name(text)
+    assert source_map.names_one_of(text, FULL) and source_names.is_one_name(text)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_what_is_no_spelling_of_it(text):
 
 
 def test_a_list_of_names_is_no_answer():
-    assert not source_map.is_one_name("eagle_sample, Sched.update")
+    assert not source_names.is_one_name("eagle_sample, Sched.update")
 
 
 @pytest.mark.parametrize("content", [None, "concepts: 3", "- 1", "a: [", "concepts: []"])

@@ -16,7 +16,11 @@ from autograder.verdict import Verdict
 ROOT = Path(__file__).parents[1]
 SAID = re.compile(r"\"(hint-[\w-]+)\"")
 SOURCES = [
-    *("autograder/checks/lesson08.py", "autograder/checks/race.py"),
+    *(
+        "autograder/checks/lesson08.py",
+        "autograder/checks/race.py",
+        "lessons/lib/checks/lesson08.py",
+    ),
     *("autograder/speedup.py", "autograder/speed_decision.py"),
     *("autograder/hints.py", "lessons/lib/checks/asking.py"),
 ]

@@ -55,7 +55,7 @@ def test_validate_names_what_is_not_filled_in(tmp_path, environment):
     nbformat.write(nb, path)
     said = validate(path, environment)
     assert "VALIDATION FAILED ON 6 CELL(S)" in said
-    assert "name '______' is not defined" in said
+    assert "the blank in cell acceptance_cost_model is not filled in" in said
     assert said.count("You did not provide a response.") == 3
 
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from course.render.qmd import Cell, Markdown, parse
+from lessons.lib.checks.source_names import ANSWER_KEYS
 
 ROOT = Path(__file__).parents[1]
 LESSON = ROOT / "lessons/lesson08_modern_speculative_systems.qmd"
@@ -41,9 +42,11 @@ def test_the_reference_answers_are_right_by_the_map(suffix):
 
 
 def test_the_exercise_asks_for_the_keys_the_map_can_answer():
-    cell = next(b for b in parse(LESSON).blocks if isinstance(b, Cell) and b.label == "source_map")
+    cells = [block for block in parse(LESSON).blocks if isinstance(block, Cell)]
+    (blank,) = [cell.source for cell in cells if cell.label == "source_objects"]
     expected = {key for row in ROWS for key in row.get("answers_for", [])}
-    assert set(re.findall(r'"(\w+)",', cell.source)) == expected == set(answers(""))
+    assert set(re.findall(r'"(\w+)":', blank)) == expected == set(answers(""))
+    assert set(ANSWER_KEYS) == expected
 
 
 def test_every_place_to_look_leads_to_a_right_answer():

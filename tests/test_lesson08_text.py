@@ -17,6 +17,7 @@ LABELS = [
     *(
         "source_objects",
         "source_map",
+        "all_checks",
         "load_engine",
         "measure",
         "critical_path",
@@ -27,6 +28,7 @@ LABELS = [
 ]
 URL = re.compile(r"\]\((https?://[^)\s]+)\)")
 LINE_RANGE = re.compile(r"\d{2,4}–\d{2,4}")
+FOLDED = re.compile(r"(?ms)^::: \{\.callout-tip.*?^:::$")
 FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -93,10 +95,12 @@ def test_permalinks_use_the_full_pinned_commits(path):
 
 
 def test_the_length_is_that_of_one_lesson():
-    """But for the advice, of which one reads a paragraph, and only after a mistake."""
-    advice = section(ENGLISH, "When a check does not pass")
-    english = re.sub(r"\]\([^)]*\)", "]", prose(parse(ENGLISH)).replace(advice, ""))
+    """But for the folded hints and the advice, which one reads in parts, and only when stuck."""
+    advice, text = section(ENGLISH, "When a check does not pass"), prose(parse(ENGLISH))
+    hints = " ".join(FOLDED.findall(text))
+    english = re.sub(r"\]\([^)]*\)", "]", FOLDED.sub("", text.replace(advice, "")))
     assert len(re.findall(r"\w+", advice)) <= 450 and advice.strip() not in english
+    assert 0 < len(re.findall(r"\w+", hints)) <= 300 and "Hint 1" not in english
     assert 2500 <= len(re.findall(r"[A-Za-z0-9][\w.'’–-]*", english)) <= 3800
     han = re.findall(r"[\u4e00-\u9fff]", prose(parse(CHINESE)))
     assert len(han) >= 3000

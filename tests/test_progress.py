@@ -30,6 +30,18 @@ def test_an_untouched_unit_has_none_and_a_right_one_all(student):
     assert progress.progress(notebook(student)) == progress.Progress(3, 3)
 
 
+def test_the_public_checks_of_lesson_8_are_counted_like_those_of_other_units(tmp_path):
+    """Two of three when the cost model is right and no source is named."""
+    path, _ = lab.student_copy("lesson08", "en", tmp_path)
+    assert progress.progress(path) == progress.Progress(0, 3)
+    nb = nbformat.read(path, as_version=4)
+    (text,) = [i.text for i in fill_ins("lesson08") if i.name == "right/cost_horner"]
+    next(cell for cell in nb.cells if cell.id == "acceptance_cost_model").source = text
+    nbformat.write(nb, path)
+    assert progress.progress(path) == progress.Progress(2, 3)
+    assert "| 2 of 3 |" in start_page.table(tmp_path)
+
+
 def test_it_is_kept_while_nothing_changes(student, monkeypatch):
     first = progress.progress(notebook(student))
     monkeypatch.setattr(progress, "_run_apart", lambda path: progress.Progress(9, 9))

@@ -6,12 +6,13 @@ import random
 import pytest
 from grader_case import COST, FIGURES, LIMITS, fill_in, grade, submission
 
-from autograder.checks import cost_model, figures, race
+from autograder.checks import figures, race
 from autograder.checks.race_prompts import copy_request, json_request
 from autograder.sandbox.session import Cell, Sandbox
 from autograder.speed_decision import Decision
 from autograder.speedup import Race, Task
 from lessons.lib.bench.workload import load_prompts
+from lessons.lib.checks import cost_model
 from lessons.lib.checks.asking import Rejected
 
 RIGHT = fill_in("right/cost_horner")

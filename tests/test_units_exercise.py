@@ -6,6 +6,7 @@ import pytest
 from unit_kit import FORMED, LANGUAGES, UNITS, cells, lesson, rubric, run, solution
 
 from autograder.judge import checks_of, slow_checks
+from lessons.lib.checks.public import checks_of as public_checks_of
 
 units = pytest.mark.parametrize("unit", UNITS)
 formed = pytest.mark.parametrize("unit", FORMED)
@@ -33,7 +34,7 @@ def test_the_answers_pass_every_preview(unit, lang):
     run(*setup(unit), *answers(unit, lang), *checks)
 
 
-@formed
+@units
 def test_the_untouched_blank_fails_every_preview_with_one_clear_message(unit):
     blanks = [cell.source for cell in cells(unit, "exercise")]
     for check in quick_checks(unit):
@@ -41,7 +42,7 @@ def test_the_untouched_blank_fails_every_preview_with_one_clear_message(unit):
             run(*setup(unit), *blanks, check.source)
 
 
-@formed
+@units
 def test_the_blank_is_five_to_twenty_five_lines_away(unit):
     """Counted in lines of the solution that the released cell does not have."""
     blank = {line.strip() for cell in cells(unit, "exercise") for line in cell.source.splitlines()}
@@ -55,6 +56,26 @@ def test_check_cells_and_checks_have_the_same_names(unit):
     assert {cell.label for cell in cells(unit, "check")} == set(checks_of(unit).CHECKS)
 
 
+@units
+def test_every_check_of_a_notebook_but_live_is_the_graders_on_public_inputs(unit):
+    """One code path: the cell names the check, and the check lies where both can import it."""
+    public = list(public_checks_of(unit).CHECKS)
+    assert public == [check for check in checks_of(unit).CHECKS if check != "live"]
+    for cell in cells(unit, "check"):
+        call = f'public_check("{unit}", "{cell.label}", globals())'
+        assert (call in cell.source) == (cell.label in public), cell.label
+    everything = [cell for cell in cells(unit, "practice") if cell.label == "all_checks"]
+    assert [f'public_checks("{unit}", globals())' in cell.source for cell in everything] == [True]
+
+
+@units
+def test_all_public_checks_are_counted(unit):
+    everything = next(cell for cell in cells(unit, "practice") if cell.label == "all_checks")
+    number = len(public_checks_of(unit).CHECKS)
+    _, said = run(*setup(unit), *answers(unit), everything.source)
+    assert said.endswith(f"public checks {number} of {number}; the graded ones draw other inputs\n")
+
+
 @formed
 def test_the_exercise_states_its_contract(unit):
     for cell in cells(unit, "exercise"):
@@ -62,7 +83,7 @@ def test_the_exercise_states_its_contract(unit):
         assert "______" in cell.source
 
 
-@formed
+@units
 def test_the_setup_shows_the_sandbox_no_course_library(unit):
     """What the grader's worker imports, a submission can call instead of answering."""
     assert not any("lessons" in text or "kernels" in text for text in setup(unit))

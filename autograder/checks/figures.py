@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from autograder.checks.cost_model import Method, choose, is_clear
+from lessons.lib.checks.cost_model import Method, choose, is_clear
 
 REPO = Path(__file__).parents[2]
 CACHE = REPO / "build" / "cache" / "live_figures.json"

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from autograder import machine
-from autograder.checks import cost_model
 from autograder.checks.figures import Figures
 from autograder.checks.race_prompts import copy_request, json_request
 from autograder.sandbox.launcher import Extras, Limits
 from autograder.sandbox.session import Cell, Sandbox
 from autograder.speed_decision import Decision, Pair, Rules, Timing, decide, record
 from autograder.speedup import Race, Task, Trial
+from lessons.lib.checks import cost_model
 from lessons.lib.checks.asking import Rejected
 from lessons.lib.checks.outcome import Outcome, Student
 from lessons.lib.model.weight_cache import CACHE_VARIABLE, cache_folder

@@ -3,11 +3,10 @@
 import functools
 import re
 from pathlib import Path
-from typing import Any
 
-from course.render.source_map import ANSWER_KEYS, DEFAULT_MAP, SourceMapError, load
+from course.render.source_map import DEFAULT_MAP, SourceMapError, load
 from course.render.source_map import accepted_answers as answers_of
-from lessons.lib.checks.asking import BLANK, Rejected
+from lessons.lib.checks.asking import Rejected
 
 SEPARATORS = re.compile(r"[.:#/\\]+")
 
@@ -38,34 +37,3 @@ def names_one_of(text: str, full_names: set[str]) -> bool:
     """
     name = dotted_name(text)
     return any(full == name or full.endswith(f".{name}") for full in full_names)
-
-
-def is_one_name(value: str) -> bool:
-    """A list of candidates is no answer."""
-    return not re.search(r"[\s,;|]", value.strip().strip("`'\" "))
-
-
-def compare(given: dict[Any, Any], accepted: dict[str, set[str]]) -> tuple[int, str]:
-    """How many keys are right, and what is wrong in words; "" when all are right."""
-    kinds: dict[str, list[str]] = {
-        "missing": [],
-        "not filled in": [],
-        "not one name": [],
-        "not right": [],
-    }
-    for key in ANSWER_KEYS:
-        value = given.get(key)
-        if key not in given:
-            kinds["missing"].append(key)
-        elif not isinstance(value, str) or not value.strip(" _") or BLANK in value:
-            kinds["not filled in"].append(key)
-        elif not is_one_name(value):
-            kinds["not one name"].append(key)
-        elif not names_one_of(value, accepted[key]):
-            kinds["not right"].append(key)
-    wrong = [f"{what}: {', '.join(keys)}" for what, keys in kinds.items() if keys]
-    num_right = len(ANSWER_KEYS) - sum(map(len, kinds.values()))
-    return (
-        num_right,
-        f"{num_right} of {len(ANSWER_KEYS)} right; {'; '.join(wrong)}" if wrong else "",
-    )

@@ -22,20 +22,11 @@ from typing import Any
 import yaml
 
 from course.render.source_symbols import definitions
+from lessons.lib.checks.source_names import ANSWER_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_MAP = ROOT / "course" / "source_map.yml"
 DEFAULT_CACHE = ROOT / "build" / "cache" / "wheels"
-
-# The fields of the lesson's cost model, and the KV rollback: what the mapping exercise asks for.
-ANSWER_KEYS = (
-    "conditional_acceptance",
-    "draft_ms",
-    "verify_ms",
-    "overhead_ms",
-    "extra_memory_gb",
-    "kv_rollback",
-)
 
 
 class SourceMapError(ValueError):

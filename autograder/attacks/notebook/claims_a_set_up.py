@@ -8,7 +8,7 @@ from nbformat.v4 import new_code_cell
 
 GREEDY = """
 import kernels, lessons, autograder
-from autograder.checks.cost_model import expected_tokens as expected_tokens_per_round
+from lessons.lib.checks.cost_model import expected_tokens as expected_tokens_per_round
 """
 
 

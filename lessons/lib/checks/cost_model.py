@@ -1,4 +1,4 @@
-"""The grader's own cost model of a speculative method, its test inputs and its known mistakes.
+"""The checks' own cost model of a speculative method, its test inputs and its known mistakes.
 
 Written apart from the lesson's solution, so that a slip in one does not hide in the other.
 """
