@@ -165,3 +165,14 @@ def test_what_is_beside_the_forward_grows_as_it_was_measured():
     assert beside_growth(profile, "mtp-4", 4, 4) == 1
     for unknown in (profile, {}, None):
         assert beside_growth(unknown, "dflash-7", 2, 6) == 3
+
+
+def test_a_run_law_drafts_as_the_profile_says_requests_share_it():
+    point = simulated_point("drafter-4", ClosedLoop(2), 0)
+    point["round_ms"] |= {"requests": 2.0, "draft": 6.0, "rest": 2.0}
+    apart = predict.run_law(point, PROFILED)
+    shared = PROFILED | {"beside_ms": {"drafter-4": [4.0 + b for b in PROFILED["batches"]]}}
+    together = predict.run_law(point, shared)
+    for batch in (2, 8):
+        forward = apart.round_ms(batch) - 8 * batch / 2
+        assert together.round_ms(batch) == pytest.approx(forward + 8 * (4 + batch) / 6)

@@ -4,7 +4,7 @@ import pytest
 
 from kernels.runtime import InputError
 from lessons.lib.bench.decode import decode
-from lessons.lib.bench.run import method_specs, run_interleaved
+from lessons.lib.bench.run import MethodSpec, adaptive_pacing, method_specs, run_interleaved
 from lessons.lib.bench.workload import Prompt
 from lessons.lib.draft.ngram import NgramProposer
 from tests.batch_kit import random_ids, tiny_engine
@@ -88,3 +88,20 @@ def test_batches_hold_prompts_of_one_kind_and_rest_is_left_out():
 def test_what_fills_no_batch_is_refused(batch, message):
     with pytest.raises(InputError, match=message):
         run_interleaved(tiny_engine(), PROMPTS, method_specs([], []), batch=batch)
+
+
+def test_a_controller_goes_on_from_prompt_to_prompt_of_a_kind():
+    """One each for the warm-up, and one each for what is measured of a kind."""
+    made = []
+
+    def pacing(spec):
+        made.append(spec.name)
+        return adaptive_pacing(spec)
+
+    specs = [MethodSpec("none", 0), MethodSpec("ngram", 7, is_adaptive=True)]
+    engine = tiny_engine()
+    kept = engine.pacing
+    run_interleaved(engine, PROMPTS, specs, 2, 6, None, False, pacing=pacing)
+    kinds = {prompt.kind for prompt in PROMPTS}
+    assert len(PROMPTS) > len(kinds) and made == ["ngram-auto"] * (1 + len(kinds))
+    assert engine.pacing is kept

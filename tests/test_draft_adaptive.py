@@ -94,6 +94,17 @@ def test_a_lookup_that_rarely_finds_anything_goes_on():
     assert speed > 1.2 and depths[-200:].count(7) > 150
 
 
+def test_a_step_in_which_nothing_was_found_is_no_news():
+    controller = DepthController((0, 2), DepthRule(num_plain=1, interval=4))
+    controller.observe([(0, 0)], 20.0)
+    for _ in range(50):
+        controller.observe([(0, 0), (0, 0)], 99.0)
+    assert controller.depth == 2 and controller.times.ms(2) is None
+    for _ in range(3):
+        controller.observe([(2, 2), (0, 0)], 30.0)
+    assert controller.averages.gained == 1 and controller.times.ms(2) == 30
+
+
 def test_it_begins_without_drafts_then_tries_the_least():
     controller = DepthController((0, 2, 4), DepthRule(num_plain=3, interval=4, num_rest=33))
     depths = Simulated(0.0, 5.0, noise=0).run(controller, 40)[1]

@@ -182,6 +182,14 @@ def test_where_one_fails_all_are_closed():
     assert [proposer.log for proposer in proposers] == [["closed"]] * 3
 
 
+def test_steps_that_somebody_holds_are_closed_too():
+    held = [proposer.drafting([0], 1) for proposer in (Counting(), Counting(broken=True))]
+    held.append(Counting().drafting([0], 1))
+    with pytest.raises(OutOfPages):
+        in_lockstep(held)
+    assert [steps.gi_frame for steps in held] == [None] * 3
+
+
 @torch.inference_mode()
 def test_drafting_that_is_stopped_leaves_no_guess_behind():
     (model, _), make = maker("eagle3")
